@@ -87,6 +87,8 @@ const struct config_key config_keys[] = {
 	UINT("snapshot", decoder_memory_mib, 64, 65536, "1024", "MiB", "maximum address space of one decoder, without its inputs"),
 	UINT("snapshot", decoder_threads, 0, 256, "0", "", "threads of one decoder; 0: one for each CPU"),
 	UINT("snapshot", max_output_mib, 1, 65536, "512", "MiB", "maximum size of a trace; what does not fit is cut and counted"),
+	UINT("snapshot", frozen_mib, 0, 65536, "512", "MiB",
+		"memory for what rings held at the moment of snapshots that wait for their turn, one user's at most half; what has no room is read from the rings then"),
 	UINT("snapshot", trigger_after_ms, 0, 60000, "10000", "ms", "maximum time that a trigger may wait after a hit"),
 	UINT("snapshot", program_interval_ms, 1, 3600000, "1000", "ms",
 		"minimum time between two snapshots of a target that its producers ask for"),

@@ -57,6 +57,7 @@ struct config {
 	unsigned int decoder_memory_mib;
 	unsigned int decoder_threads;   /* 0: as many as there are processors */
 	unsigned int max_output_mib;
+	unsigned int frozen_mib;    /* of what rings held, for snapshots that wait for their copy */
 	unsigned int trigger_after_ms;
 	unsigned int program_interval_ms;       /* of each target: snapshots that its program asks for */
 	unsigned int program_snapshots_per_hour;

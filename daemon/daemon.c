@@ -53,7 +53,7 @@ struct daemon {
 	struct targets *targets;
 	struct clockseries *clocks;
 	struct producers *producers;
-	struct copier *copier;
+	struct copier *copier, *hurry;
 	struct spool *spool;
 	struct snapshots *snapshots;
 	struct triggers *triggers;
@@ -312,9 +312,11 @@ static int new_triggers(struct daemon *d)
 /* What points at others is freed before them. */
 static void free_recording(struct daemon *d)
 {
-	/* The copier joins its thread, so that no job looks at what goes now. */
+	/* Both join their threads, so that no job looks at what goes now. */
 	if (d->copier)
 		copier_free(d->copier);
+	if (d->hurry)
+		copier_free(d->hurry);
 	if (d->producers)
 		producers_set_callbacks(d->producers, NULL);
 	if (d->targets)
@@ -375,10 +377,12 @@ static int new_recording(struct daemon *d)
 		return fail(r, "event rings");
 	targets_set_producers(d->targets, d->producers);
 	r = copier_new(d->base, &d->copier);
+	if (r == 0)
+		r = copier_new_hurried(d->base, &d->hurry);
 	if (r < 0)
 		return fail(r, "copier");
 	ctx = (struct snapshots_context){.base = d->base, .config = c, .quota = &d->quota, .hub = d->hub,
-		.targets = d->targets, .spool = d->spool, .clocks = d->clocks, .copier = d->copier};
+		.targets = d->targets, .spool = d->spool, .clocks = d->clocks, .copier = d->copier, .hurry = d->hurry};
 	r = snapshots_new(&ctx, &d->snapshots);
 	return r < 0 ? fail(r, "snapshots") : new_triggers(d);
 }

@@ -6,7 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/base/io.h"
 #include "common/base/raw_clock.h"
 #include "common/base/safefile.h"
 #include "common/base/wall_clock.h"
@@ -98,7 +102,7 @@ static int freeze_producers(const struct target *target, struct frozen *frozen)
 		if (!bigger)
 			return -ENOMEM;
 		frozen->producers = bigger;
-		frozen->producers[frozen->n_producers++] = (struct frozen_producer){.producer = producer_ref(p)};
+		frozen->producers[frozen->n_producers++] = (struct frozen_producer){.producer = producer_ref(p), .aside_fd = -1};
 	}
 	return 0;
 }
@@ -242,7 +246,7 @@ bool frozen_waits(const struct frozen *frozen)
 
 void frozen_go_on(struct frozen *frozen)
 {
-	if (!frozen_waits(frozen) && frozen->ready)
+	if (!frozen->pending && frozen->ready)
 		frozen->ready(frozen->ready_arg);
 }
 
@@ -257,6 +261,55 @@ void frozen_about(const struct frozen *frozen, struct perfdata_about *about)
 	about->aux_pmu = frozen->aux_pmu;
 	about->aux_pmu_type = frozen->aux_pmu_type;
 	about->vdso = frozen->aux_pmu && frozen->vdso_fd >= 0;
+}
+
+bool frozen_comes_later(const struct frozen *frozen)
+{
+	return frozen->pending && frozen->backend->set_aside;
+}
+
+/* Rings that nobody has written to are holes, and take none. */
+static uint64_t memory_of(int fd, const struct producer_copy_stats *stats)
+{
+	struct stat st;
+	uint64_t bytes;
+
+	if (fstat(fd, &st) < 0)
+		return stats->bytes;
+	bytes = (uint64_t)st.st_blocks * 512;
+	return bytes < stats->bytes ? bytes : stats->bytes;
+}
+
+/* Programs write on, too. What does not fit is copied later. */
+static uint64_t set_aside_producers(struct frozen *frozen, uint64_t max_bytes)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < frozen->n_producers && !atomic_load(frozen->cancel); i++) {
+		struct frozen_producer *p = &frozen->producers[i];
+		_cleanup_close_ int fd = io_memfd("event-rings");
+
+		if (fd < 0 || producer_copy(p->producer, fd, max_bytes - bytes, frozen->cancel, &p->stats) < 0 || p->stats.rings_left_out) {
+			p->stats = (struct producer_copy_stats){0};
+			frozen->not_aside = true;
+			continue;
+		}
+		bytes += memory_of(fd, &p->stats);
+		p->aside_fd = take_fd(&fd);
+	}
+	return bytes;
+}
+
+uint64_t frozen_set_aside(struct frozen *frozen, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_all)
+{
+	uint64_t bytes;
+
+	frozen->cancel = cancel;
+	bytes = set_aside_producers(frozen, max_bytes);
+	if (frozen->backend->set_aside && !atomic_load(cancel))
+		bytes += frozen->backend->set_aside(frozen, max_bytes - bytes);
+	*ret_all = !frozen->not_aside;
+	return bytes;
 }
 
 int frozen_take(struct frozen *frozen)
@@ -307,8 +360,10 @@ struct frozen *frozen_free(struct frozen *frozen)
 	for (size_t i = 0; i < frozen->n_warnings; i++)
 		free(frozen->warnings[i]);
 	frozen_go_fini(frozen);
-	for (size_t i = 0; i < frozen->n_producers; i++)
+	for (size_t i = 0; i < frozen->n_producers; i++) {
+		close_fdp(&frozen->producers[i].aside_fd);
 		(void)producer_unref(frozen->producers[i].producer);
+	}
 	free(frozen->producers);
 	sideband_log_view_fini(&frozen->sideband);
 	(void)close_fd(frozen->vdso_fd);
@@ -501,6 +556,37 @@ static void name_producer(const struct frozen *frozen, size_t index, char *buf, 
 		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu.ring", (int)producer_pid(p), start);
 }
 
+/* Holes stay holes. */
+static int copy_data(int from, int to)
+{
+	const off_t size = lseek(from, 0, SEEK_END);
+	off_t at = 0;
+
+	while ((at = lseek(from, at, SEEK_DATA)) >= 0) {
+		const off_t end = lseek(from, at, SEEK_HOLE);
+
+		if (end < 0 || lseek(to, at, SEEK_SET) < 0)
+			return -errno;
+		while (at < end) {
+			const ssize_t n = sendfile(to, from, &at, (size_t)(end - at));
+
+			if (n <= 0)
+				return n < 0 ? -errno : -EIO;
+		}
+	}
+	return size < 0 || errno != ENXIO || ftruncate(to, size) < 0 ? -errno : 0;
+}
+
+static int copy_producer(struct frozen_producer *p, int fd, uint64_t left, const atomic_bool *cancel)
+{
+	_cleanup_close_ int aside = take_fd(&p->aside_fd);
+
+	/* Of what does not fit as a whole the rings that do are kept: they are read where they are. */
+	if (aside < 0 || p->stats.bytes > left)
+		return producer_copy(p->producer, fd, left, cancel, &p->stats);
+	return copy_data(aside, fd);
+}
+
 int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
 {
 	bool cut = frozen->producers_left_out > 0;
@@ -516,7 +602,7 @@ int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes,
 		r = safefile_create(dir_fd, name, &fd);
 		if (r < 0)
 			return r;
-		r = producer_copy(p->producer, fd, left, cancel, &p->stats);
+		r = copy_producer(p, fd, left, cancel);
 		if (r == -EFBIG) {
 			cut = true;
 			(void)unlinkat(dir_fd, name, 0);

@@ -4,6 +4,7 @@
  * images, and references to its rings. The target goes on recording.
  *
  *   loop    target_freeze() ─► frozen
+ *   thread  frozen_set_aside(): what is overwritten meanwhile ─► memory
  *   copier  frozen_copy(): rings ─► private memory ─► records that the reader may see ─► the writer
  *   loop    frozen_meta(), frozen_image_fd(), frozen_open() while the decoder asks
  *   loop    frozen_resume() once the copy is done or given up, frozen_free() at the very end
@@ -64,9 +65,20 @@ struct frozen_stats {
  */
 int target_freeze(struct target *target, bool admin, struct frozen **ret) _must_check_;
 
-/* On the loop: whether it is too early to copy. `fn` is called once, when it no longer is. */
+/*
+ * On the loop: whether it is too early to copy. `fn` is called when it no longer is, and also before, when the recording has come: it is to
+ * be set aside then, whatever else is waited for.
+ */
 bool frozen_waits(const struct frozen *frozen);
 void frozen_when_ready(struct frozen *frozen, void (*fn)(void *arg), void *arg);
+
+/*
+ * On the loop: its moment is still to come, as the back end goes on recording until it has stopped all. If not, and before anything
+ * else: frozen_set_aside() copies what is overwritten meanwhile into memory, at most `max_bytes`. Any thread, even while
+ * frozen_waits(). What has no room, or failed, stays where it is until it is copied, and *ret_all is false. The bytes until frozen_resume().
+ */
+bool frozen_comes_later(const struct frozen *frozen);
+uint64_t frozen_set_aside(struct frozen *frozen, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_all);
 
 /* Copier thread, before the other copies: what the target's processors wait for. 0 or -errno. */
 int frozen_take(struct frozen *frozen) _must_check_;

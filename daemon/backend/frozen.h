@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -71,6 +72,8 @@ struct frozen {
 	void *recording;    /* the back end's own */
 	void *beside;	    /* of sampling, beside another back end */
 	bool pending;	    /* the recording has not come yet, see frozen_go_on() */
+	const atomic_bool *cancel; /* while it is set aside: nobody waits for that any more */
+	bool not_aside;	    /* some of it could not be */
 	const char *method; /* static */
 	unsigned int hz;    /* of its clock; 0: it has none */
 	const char *aux_pmu; /* static: the PMU whose trace it is; NULL: there is none */
@@ -83,12 +86,13 @@ struct frozen {
 		bool waits;
 		struct event *limit;
 	} resync;
-	void (*ready)(void *arg); /* called when it waits for nothing any more */
+	void (*ready)(void *arg); /* called when the recording has come, and when it waits for nothing any more */
 	void *ready_arg;
 	/* producers of event rings */
 	struct frozen_producer {
 		struct producer *producer; /* referenced */
 		char file[64];		   /* in the bundle; "": not copied */
+		int aside_fd;		   /* memory with the same, or -1 */
 		struct producer_copy_stats stats;
 	} *producers;
 	size_t n_producers, producers_left_out;

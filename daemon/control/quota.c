@@ -80,7 +80,7 @@ static struct quota_user *user_get(struct quota *q, uid_t uid)
 	return u;
 }
 
-static bool is_limited(const struct quota *q, uid_t uid)
+bool quota_is_limited(const struct quota *q, uid_t uid)
 {
 	return uid != 0 && uid != q->exempt;
 }
@@ -89,7 +89,7 @@ static int charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amo
 {
 	struct quota_user *u;
 	uint64_t used = quota_used(q, uid, kind), sum;
-	bool limited = !forced && is_limited(q, uid);
+	bool limited = !forced && quota_is_limited(q, uid);
 
 	assert(!c->user);
 	if (__builtin_add_overflow(used, amount, &sum) || (limited && sum > q->limits[kind])) {
@@ -155,7 +155,7 @@ uint64_t quota_left(const struct quota *q, uid_t uid, enum quota_kind kind)
 {
 	const uint64_t used = quota_used(q, uid, kind);
 
-	if (!is_limited(q, uid))
+	if (!quota_is_limited(q, uid))
 		return UINT64_MAX;
 	return used < q->limits[kind] ? q->limits[kind] - used : 0;
 }

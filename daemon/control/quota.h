@@ -65,6 +65,8 @@ void quota_resize(struct quota_charge *c, uint64_t amount);
 /* Idempotent, and a no-op for {0}. */
 void quota_release(struct quota_charge *c);
 uint64_t quota_used(const struct quota *q, uid_t uid, enum quota_kind kind);
+/* Root, and our own user, are not. */
+bool quota_is_limited(const struct quota *q, uid_t uid);
 /* What may still be charged; UINT64_MAX: no limit. */
 uint64_t quota_left(const struct quota *q, uid_t uid, enum quota_kind kind);
 const char *quota_kind_name(enum quota_kind kind);

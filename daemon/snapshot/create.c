@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
+#include "daemon/backend/capture.h"
 #include "daemon/base/refusal.h"
 #include "daemon/target/target.h"
 
@@ -113,7 +114,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
 {
 	struct quota_charge queued = {0};
-	struct frozen *frozen;
+	struct frozen *frozen = NULL;
 	struct snapshot *n;
 	uint64_t now_ns;
 	int r;
@@ -133,7 +134,8 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 		return r;
 	/* Now, not at the loop's next turn or after a file system has answered: the rings forget with each millisecond. */
 	now_ns = wall_clock_ns();
-	frozen = snapshots_freeze_early(s, target, request->admin);
+	if (target_freeze(target, request->admin, &frozen) < 0)
+		frozen = NULL; /* tried again, and the error reported, by the scheduler */
 	r = create(s, target, request, now_ns, &queued, &frozen, &n, why, why_size);
 	(void)frozen_free(frozen);
 	quota_release(&queued);

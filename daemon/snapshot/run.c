@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of a snapshot: freeze, copy, decode, publish. All of it runs on the loop except step_run(), which runs on the
- * copier thread and touches only `build`, `meta`, `step` and `step_result` of the snapshot.
+ * The steps of a snapshot: freeze, set aside, copy, decode, publish. All of it runs on the loop except step_run(), which runs on a
+ * thread and touches only `build`, `meta`, `step`, `step_result`, `frozen`, `share->bytes`, `aside_bytes` and `all_aside` of the snapshot.
  *
  * A snapshot can end (cancelled, out of time) while the copier still works for it: its state is final at once, and it is
  * cleaned up when the step has returned. Nothing here frees a snapshot, calls a waiter or starts another snapshot: it asks
@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/io.h"
@@ -24,13 +25,49 @@
 static void step_run(struct copier_job *job);
 static void step_done(struct copier_job *job);
 
+static struct copier *thread_of(const struct snapshot *n)
+{
+	return n->step == STEP_SET_ASIDE ? n->s->c.hurry : n->s->c.copier;
+}
+
 static void submit(struct snapshot *n, enum step step)
 {
 	n->step = step;
 	n->step_result = 0;
 	n->job.run = step_run;
 	n->job.done = step_done;
-	copier_submit(n->s->c.copier, &n->job);
+	copier_submit(thread_of(n), &n->job);
+}
+
+static uint64_t left_of(uint64_t max, uint64_t used)
+{
+	return used < max ? max - used : 0;
+}
+
+/* The thread has one of these jobs at a time: nobody else takes of what is left meanwhile. What has no room is read where it is, in its turn. */
+static void set_aside(struct snapshot *n)
+{
+	const uint64_t max = n->s->c.config->frozen_mib * MIB;
+	uint64_t left = left_of(max, atomic_load(&n->s->aside_bytes)), own = left_of(max / 2, atomic_load(&n->share->bytes));
+
+	/* As with all that is shared, a user has no more than his part of it. */
+	if (quota_is_limited(n->s->c.quota, n->creator) && own < left)
+		left = own;
+	n->aside_bytes = frozen_set_aside(n->frozen, left, &n->build.cancel, &n->all_aside);
+	(void)atomic_fetch_add(&n->s->aside_bytes, n->aside_bytes);
+	(void)atomic_fetch_add(&n->share->bytes, n->aside_bytes);
+}
+
+static void give_back_memory(struct snapshot *n)
+{
+	if (!n->share)
+		return;
+	(void)atomic_fetch_sub(&n->s->aside_bytes, n->aside_bytes);
+	(void)atomic_fetch_sub(&n->share->bytes, n->aside_bytes);
+	n->aside_bytes = 0;
+	if (--n->share->users == 0)
+		free(n->share);
+	n->share = NULL;
 }
 
 static int write_meta(struct snapshot *n)
@@ -47,6 +84,9 @@ static void step_run(struct copier_job *job)
 	int r = 0;
 
 	switch (n->step) {
+	case STEP_SET_ASIDE:
+		set_aside(n);
+		break;
 	case STEP_COPY:
 		r = bundle_build_copy(&n->build);
 		break;
@@ -108,6 +148,7 @@ static void release_recording(struct snapshot *n)
 	n->objects = n->build.objects = NULL;
 	(void)frozen_free(n->frozen);
 	n->frozen = n->build.frozen = NULL;
+	give_back_memory(n);
 	json_object_put(n->meta);
 	n->meta = NULL;
 	json_object_put(n->decoder_meta);
@@ -143,7 +184,7 @@ void snapshot_clean_up(struct snapshot *n)
 /* A step that has not begun is taken back, so that a file system that hangs others' steps does not hold this one. */
 static void withdraw(struct snapshot *n)
 {
-	if (!n->job.submitted || !copier_withdraw(n->s->c.copier, &n->job))
+	if (!n->job.submitted || !copier_withdraw(thread_of(n), &n->job))
 		return;
 	if (n->step == STEP_COPY)
 		n->s->copying = false;
@@ -356,13 +397,54 @@ static void take_moment(struct snapshot *n)
 		n->cause.late_ns = frozen_stopped_ns(n->frozen) - n->cause.end_raw_ns;
 }
 
+/* With one that its creator's other snapshots have. 0 or -ENOMEM. */
+static int take_share(struct snapshot *n)
+{
+	struct snapshot *other;
+
+	TAILQ_FOREACH(other, &n->s->all, entry)
+		if (other->share && other->creator == n->creator)
+			break;
+	n->share = other ? other->share : calloc(1, sizeof(*n->share));
+	if (!n->share)
+		return -ENOMEM;
+	n->share->users++;
+	return 0;
+}
+
+static void aside_done(struct snapshot *n)
+{
+	n->is_aside = true;
+	if (!snapshot_has_ended(n)) {
+		n->s->not_aside += !n->all_aside;
+		(void)snprintf(n->progress.stage, sizeof(n->progress.stage), "waiting"); /* for its copy */
+	}
+	snapshots_schedule(n->s);
+}
+
+static void begin_to_set_aside(struct snapshot *n)
+{
+	if (n->is_aside || n->job.submitted)
+		return;
+	if (take_share(n) < 0)
+		aside_done(n); /* without memory for that, there is none for what it holds */
+	else
+		submit(n, STEP_SET_ASIDE);
+}
+
 static void on_ready(void *arg)
 {
 	struct snapshot *n = arg;
 
 	take_moment(n);
-	n->ready = true;
+	if (!snapshot_has_ended(n))
+		begin_to_set_aside(n);
 	snapshots_schedule(n->s);
+}
+
+bool snapshot_is_ready(const struct snapshot *n)
+{
+	return n->is_aside && !frozen_waits(n->frozen);
 }
 
 void snapshot_freeze(struct snapshot *n)
@@ -393,9 +475,10 @@ void snapshot_freeze(struct snapshot *n)
 		end(n, SNAPSHOT_FAILED);
 		return;
 	}
-	n->ready = !frozen_waits(n->frozen);
-	if (!n->ready)
+	if (frozen_waits(n->frozen))
 		frozen_when_ready(n->frozen, on_ready, n); /* others do not wait meanwhile */
+	if (!frozen_comes_later(n->frozen))
+		begin_to_set_aside(n);
 }
 
 void snapshot_copy(struct snapshot *n)
@@ -437,6 +520,7 @@ static void copy_done(struct snapshot *n)
 	n->s->copying = false;
 	/* Only the copy needs the rings: they record again, whatever happens next. */
 	frozen_resume(n->frozen);
+	give_back_memory(n);
 	snapshots_schedule(n->s);
 	if (snapshot_has_ended(n))
 		return;
@@ -479,6 +563,9 @@ static void step_done(struct copier_job *job)
 
 	n->step = STEP_NONE;
 	switch (step) {
+	case STEP_SET_ASIDE:
+		aside_done(n);
+		break;
 	case STEP_COPY:
 		copy_done(n);
 		break;

@@ -4,7 +4,6 @@
  * a waiter is called, a snapshot is freed, and one that waits is started.
  */
 #include "daemon/snapshot/snapshot_internal.h"
-#include "daemon/target/target.h"
 
 static void clean_up(struct snapshots *s)
 {
@@ -59,7 +58,7 @@ static struct snapshot *next_to_copy(struct snapshots *s)
 	if (s->copying)
 		return NULL;
 	TAILQ_FOREACH(n, &s->all, entry)
-		if (n->state == SNAPSHOT_QUEUED || (n->state == SNAPSHOT_FREEZING && n->ready))
+		if (n->state == SNAPSHOT_FREEZING && snapshot_is_ready(n))
 			return n;
 	return NULL;
 }
@@ -84,12 +83,12 @@ static void start_next(struct snapshots *s)
 
 	if (s->stopping)
 		return;
-	while ((n = next_to_copy(s)) != NULL) {
+	/* The moment waits for nobody's turn. */
+	TAILQ_FOREACH(n, &s->all, entry)
 		if (n->state == SNAPSHOT_QUEUED)
 			snapshot_freeze(n);
-		else
-			snapshot_copy(n);
-	}
+	while ((n = next_to_copy(s)) != NULL)
+		snapshot_copy(n);
 	while ((n = next_to_decode(s)) != NULL)
 		snapshot_decode(n);
 	TAILQ_FOREACH(n, &s->all, entry)
@@ -117,12 +116,4 @@ int snapshots_schedule_init(struct snapshots *s)
 void snapshots_schedule(struct snapshots *s)
 {
 	event_active(s->schedule, EV_TIMEOUT, 0);
-}
-
-struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin)
-{
-	struct frozen *frozen;
-
-	/* On an error the freeze is tried again, and the error reported, when its turn comes. */
-	return !s->copying && !next_to_copy(s) && target_freeze(target, admin, &frozen) == 0 ? frozen : NULL;
 }

@@ -323,6 +323,7 @@ void snapshots_status(struct snapshots *s, struct json_object *status)
 	json_add_uint(losses, "snapshots_undecoded", s->decode_failed);
 	json_add_uint(losses, "snapshots_cut", s->cut);
 	json_add_uint(losses, "snapshots_without_recording", s->lacking);
+	json_add_uint(losses, "snapshots_not_set_aside", s->not_aside);
 	json_add_uint(losses, "go_traces", s->go_lost);
 }
 
@@ -334,5 +335,5 @@ bool snapshots_healthy(struct snapshots *s, uint64_t limit_ns)
 		if (!snapshot_has_ended(n) && n->state != SNAPSHOT_DECODING && !n->stopped && n->deadline &&
 		    !evtimer_pending(n->deadline, NULL))
 			return false;
-	return copier_stuck_ns(s->c.copier) < limit_ns;
+	return copier_stuck_ns(s->c.copier) < limit_ns && copier_stuck_ns(s->c.hurry) < limit_ns;
 }

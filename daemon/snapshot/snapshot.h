@@ -83,13 +83,14 @@ struct snapshots_context {
 	struct spool *spool;
 	struct clockseries *clocks;
 	struct copier *copier;
+	struct copier *hurry; /* for what must not wait behind the copier's files: rings are overwritten meanwhile */
 	unsigned remembered; /* ended ones that left nothing, of which the error is kept; 0: SNAPSHOTS_REMEMBERED */
 };
 
 int snapshots_new(const struct snapshots_context *context, struct snapshots **ret) _must_check_;
 
 /*
- * For the daemon's end: cancels what runs, kills decoders; nothing half-made is left. The copier must have been freed
+ * For the daemon's end: cancels what runs, kills decoders; nothing half-made is left. Both threads must have been freed
  * before (no job may run any more). No done callback is called.
  */
 void snapshots_free(struct snapshots *s);

@@ -31,8 +31,8 @@ struct snapshot_reaction {
 	enum snapshot_state end;
 };
 
-/* What the copier does for a snapshot, one at a time. */
-enum step { STEP_NONE, STEP_COPY, STEP_META, STEP_PUBLISH, STEP_ABORT };
+/* What a thread does for a snapshot, one at a time: the first in a hurry, the others on the copier. */
+enum step { STEP_NONE, STEP_SET_ASIDE, STEP_COPY, STEP_META, STEP_PUBLISH, STEP_ABORT };
 
 struct snapshot {
 	TAILQ_ENTRY(snapshot) entry; /* of snapshots.all: oldest first */
@@ -78,13 +78,22 @@ struct snapshot {
 	int step_result;
 	struct json_object *meta; /* the text that a step writes; owned */
 	struct json_object *decoder_meta; /* "decoder" of meta.json */
-	bool ready;    /* frozen, and nothing is to be waited for before the copy */
+	bool is_aside; /* what its rings had is set aside, as far as there was memory */
+	uint64_t aside_bytes; /* that much, until its copy is done */
+	bool all_aside;	      /* there was memory for all of it */
+	struct aside_share *share; /* of its creator; NULL: it has not been set aside yet, or is not any more */
 	bool reported; /* clients know of the state */
 	bool has_slot; /* one of snapshots_running */
 	bool failed_decode;
 	bool stopped;		       /* its step decides: */
 	enum snapshot_event stopped_by; /* what asked for that first */
 	enum snapshot_state stopped_end;
+};
+
+/* What one creator's snapshots have set aside, while one of them has: taken on the thread, given back on the loop. */
+struct aside_share {
+	unsigned int users; /* snapshots; the loop's */
+	_Atomic uint64_t bytes;
 };
 
 TAILQ_HEAD(snapshot_list, snapshot);
@@ -97,10 +106,11 @@ struct snapshots {
 	struct event *expire, *purge_again;
 	LIST_HEAD(, purge) purges; /* on the copier */
 	unsigned n_slots; /* in use */
-	bool copying;	  /* the copier has one of ours, or is promised to one */
+	bool copying;	  /* the copier has one of ours */
+	_Atomic uint64_t aside_bytes; /* set aside for all that wait for their copy; taken on the thread, given back on the loop */
 	bool stopping;
 	uint64_t counts[_SNAPSHOT_STATE_MAX]; /* ended since the start, by how */
-	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking, go_lost;
+	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking, not_aside, go_lost;
 };
 
 /* state.c */
@@ -124,6 +134,8 @@ void snapshot_from_stored(struct snapshot *n, struct json_object *stored);
 int snapshot_happens(struct snapshot *n, enum snapshot_event event) _must_check_;
 /* The steps that the scheduler starts. */
 void snapshot_freeze(struct snapshot *n);
+/* Frozen, and nothing is to be waited for before the copy. */
+bool snapshot_is_ready(const struct snapshot *n);
 void snapshot_copy(struct snapshot *n);
 void snapshot_decode(struct snapshot *n);
 /* Of one that has ended and has nothing on the copier; nothing for others. */
@@ -135,11 +147,6 @@ void snapshot_release(struct snapshot *n);
 int snapshots_schedule_init(struct snapshots *s) _must_check_;
 /* Something has changed: the scheduler runs once, after whatever the loop runs now. */
 void snapshots_schedule(struct snapshots *s);
-/*
- * Freezes for one that is still to be made, if none waits before it: what else that needs can wait, the rings cannot.
- * NULL: not now.
- */
-struct frozen *snapshots_freeze_early(struct snapshots *s, struct target *target, bool admin);
 
 /* purge.c */
 int snapshots_purge_init(struct snapshots *s) _must_check_;

@@ -122,6 +122,11 @@ struct backend {
 	void (*stacks)(const struct target *target);
 	/* Takes references: frozen->recording. 0, -errno. */
 	int (*freeze)(struct target *target, struct frozen *frozen);
+	/*
+	 * On a thread, soon after it, unless frozen->pending: copies what goes on being written into memory, at most `max_bytes`. Says how
+	 * many it took. The loop may join lost records to `frozen` meanwhile.
+	 */
+	uint64_t (*set_aside)(struct frozen *frozen, uint64_t max_bytes);
 	/* On the copier thread, before anything is written: copies what must not be waited for. 0, -errno. */
 	int (*take)(struct frozen *frozen);
 	/*

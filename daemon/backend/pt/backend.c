@@ -370,6 +370,7 @@ const struct backend backend_pt = {
 	.stats = pt_stats,
 	.describe = pt_describe,
 	.freeze = pt_export_freeze,
+	.set_aside = pt_export_set_aside,
 	.take = pt_export_take,
 	.copy = pt_export_copy,
 	.resume = pt_export_resume,

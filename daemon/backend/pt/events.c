@@ -361,8 +361,8 @@ static uint64_t enable_cpu(struct pt_events *events, size_t cpu)
 		return 0;
 	ioctl_cpu(events, cpu, PERF_EVENT_IOC_ENABLE);
 	gap.to_ns = clock_raw_ns();
-	events->stopped_ns[cpu] = 0;
 	(void)pthread_mutex_lock(&events->lock);
+	events->stopped_ns[cpu] = 0;
 	events->gaps[events->n_gaps++ % PT_GAPS_MAX] = gap;
 	events->gap_ns += gap.to_ns - gap.from_ns;
 	(void)pthread_mutex_unlock(&events->lock);
@@ -389,7 +389,9 @@ void pt_events_stop(struct pt_events *events)
 		(void)pthread_mutex_lock(&events->switching);
 		if (!events->stopped_ns[cpu] && holders(events) > 0) {
 			ioctl_cpu(events, cpu, PERF_EVENT_IOC_DISABLE);
+			(void)pthread_mutex_lock(&events->lock);
 			events->stopped_ns[cpu] = clock_raw_ns();
+			(void)pthread_mutex_unlock(&events->lock);
 		}
 		(void)pthread_mutex_unlock(&events->switching);
 	}

@@ -76,8 +76,8 @@ struct pt_events {
 	/* Held while the events of a CPU are stopped or let go, which may take long: the loop takes it where they are few. */
 	pthread_mutex_t switching; /* before `lock`; for what follows */
 	struct pt_batches batches;
-	uint64_t *stopped_ns; /* of each CPU: since when; 0: it runs */
 	pthread_mutex_t lock; /* never held for long; for what follows */
+	uint64_t *stopped_ns; /* of each CPU: since when; 0: it runs. Changed under `switching`, too: each is enough to read */
 	size_t n_fds;
 	unsigned int frozen; /* how many hold it still */
 	bool ended;	     /* for good */

@@ -35,8 +35,11 @@
 struct pt_area {
 	int cpu;
 	struct aux_copy aux; /* until resume */
+	uint64_t stopped_ns; /* since when it was not traced for a copy before this one that was not done at the freeze; 0: it was */
 	uint64_t bytes, copy_ns, blind_ns;
 	bool wrapped;
+	struct ring_copy switches; /* set aside: until they are written, or resume */
+	bool has_switches;
 	uint64_t oldest_switch_ns; /* 0: there is none */
 	bool switches_wrapped;
 };
@@ -47,7 +50,8 @@ struct pt_frozen {
 	struct pt_machine *machine;
 	bool is_part; /* the events have more than this target */
 	struct pt_filter *filter; /* referenced; NULL: none */
-	bool held; /* the events are frozen for it; the loop's and, during the copy, the copier's */
+	bool held; /* the events are frozen for it; the loop's and, while its areas are taken, the thread's */
+	bool taken; /* the areas are copied */
 	bool recorded; /* until the freeze */
 	struct stopping *stopping; /* NULL: all CPUs were stopped */
 	uint64_t began_ns;
@@ -96,12 +100,15 @@ static struct timeconv convert(const struct pt_events *events, const struct time
 	return conv;
 }
 
+/* When it is frozen for this one: what is stopped by then stays so. What has ended is stopped for no copy. */
 static void keep_gaps(struct pt_frozen *pt)
 {
 	(void)pthread_mutex_lock(&pt->events->lock);
 	pt->n_gaps = pt->events->n_gaps < PT_GAPS_MAX ? (size_t)pt->events->n_gaps : PT_GAPS_MAX;
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		pt->gaps[i] = pt->events->gaps[(pt->events->n_gaps - pt->n_gaps + i) % PT_GAPS_MAX];
+	for (size_t i = 0; i < pt->n_areas && !pt->events->ended; i++)
+		pt->areas[i].stopped_ns = pt->events->stopped_ns[i];
 	(void)pthread_mutex_unlock(&pt->events->lock);
 }
 
@@ -168,7 +175,6 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	memcpy(pt->attrs, rec->events->attrs, sizeof(pt->attrs));
 	pt->events = pt_events_ref(rec->events);
 	pt->filter = pt_filter_ref(rec->filter);
-	keep_gaps(pt);
 	pt->recorded = target->state == TARGET_ARMED;
 	/* While they are traced: an interrupt stops a thread's trace where its stack is taken. */
 	if (target->beside && pt->recorded)
@@ -176,6 +182,7 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	pt->began_ns = clock_raw_ns();
 	pt_events_freeze(pt->events);
 	pt->held = true;
+	keep_gaps(pt);
 	pt->stopping = stopper_stop(pt->machine->stopper, pt->events, on_stopped, frozen);
 	frozen->pending = pt->stopping != NULL;
 	if (!pt->stopping)
@@ -211,9 +218,8 @@ static int take_area(struct pt_frozen *pt, size_t i, struct pt_area *area)
 	}
 }
 
-int pt_export_take(struct frozen *frozen)
+static int take(struct pt_frozen *pt)
 {
-	struct pt_frozen *pt = pt_of(frozen);
 	const struct eventset *trace = &pt->events->first->sets[PT_EVENT_TRACE];
 
 	for (size_t i = 0; i < pt->n_areas; i++) {
@@ -230,7 +236,64 @@ int pt_export_take(struct frozen *frozen)
 		area->wrapped = area->aux.wrapped;
 		area->blind_ns = pt_events_resume_cpu(pt->events, i);
 	}
+	pt->taken = true;
+	/* Its copy may have to wait for long, and needs them no more. Whoever else has frozen them lets each CPU go on in its turn. */
+	pt->held = false;
+	pt_events_thaw(pt->events);
+	pt_events_go_on(pt->events);
 	return 0;
+}
+
+static void drop_areas(struct pt_frozen *pt)
+{
+	for (size_t i = 0; i < pt->n_areas; i++) {
+		aux_copy_fini(&pt->areas[i].aux);
+		ring_copy_fini(&pt->areas[i].switches);
+	}
+}
+
+/* Nobody stops them: who ran would be overwritten by who runs until it is copied. */
+static uint64_t take_switches(struct pt_frozen *pt, uint64_t max_bytes)
+{
+	const struct eventset *side = &pt->events->first->sets[PT_EVENT_SIDE];
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < pt->n_areas; i++) {
+		struct pt_area *area = &pt->areas[i];
+
+		if (!side->rings[i].base || side->rings[i].size > max_bytes - bytes || ring_copy(&side->rings[i], &area->switches) < 0)
+			continue;
+		area->has_switches = true;
+		bytes += side->rings[i].size;
+	}
+	return bytes;
+}
+
+uint64_t pt_export_set_aside(struct frozen *frozen, uint64_t max_bytes)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+	const struct eventset *trace = &pt->events->first->sets[PT_EVENT_TRACE];
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < pt->n_areas; i++)
+		bytes += trace->auxes[i].size;
+	if (bytes > max_bytes) {
+		bytes = 0;
+		frozen->not_aside = true;
+	} else if (take(pt) < 0) {
+		drop_areas(pt);
+		bytes = 0;
+		frozen->not_aside = true;
+	}
+	bytes += take_switches(pt, max_bytes - bytes);
+	return bytes + (frozen->beside ? backend_sample.set_aside(frozen, max_bytes - bytes) : 0);
+}
+
+int pt_export_take(struct frozen *frozen)
+{
+	struct pt_frozen *pt = pt_of(frozen);
+
+	return pt->taken ? 0 : take(pt);
 }
 
 /* ---- perf.data */
@@ -381,12 +444,15 @@ static int write_kept(struct frozen *frozen, struct perfdata_writer *w, struct f
 static int write_switches(struct frozen *frozen, const struct ring *ring, struct pt_area *area, struct perfdata_writer *w,
 			  struct frozen_stats *stats)
 {
-	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
+	_cleanup_(ring_copy_fini) struct ring_copy copy = area->switches;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
 	struct perfabi_sample_id *id;
 	int r;
 
-	r = ring_read(ring, &copy, &records);
+	area->switches = (struct ring_copy)RING_COPY_INIT;
+	r = area->has_switches ? 0 : ring_copy(ring, &copy);
+	if (r == 0)
+		r = ring_walk(&copy, &records);
 	if (r < 0)
 		return r;
 	stats->torn += records.torn;
@@ -473,19 +539,20 @@ void pt_export_resume(struct frozen *frozen)
 {
 	struct pt_frozen *pt = pt_of(frozen);
 
-	for (size_t i = 0; i < pt->n_areas; i++)
-		aux_copy_fini(&pt->areas[i].aux);
+	drop_areas(pt);
 	if (frozen->beside)
 		backend_sample.resume(frozen);
 	stopping_forget(pt->stopping);
 	pt->stopping = NULL;
-	if (!pt->held)
+	if (!pt->events)
 		return;
 	/* Not before: of some nobody had heard when it was frozen. */
 	pt->pauses = *pt_resume_pauses(pt->events);
-	pt->held = false;
-	pt_events_thaw(pt->events);
-	stopper_go_on(pt->machine->stopper, pt->events);
+	if (pt->held) {
+		pt->held = false;
+		pt_events_thaw(pt->events);
+		stopper_go_on(pt->machine->stopper, pt->events);
+	}
 	pt->events = pt_events_put(pt->events);
 }
 
@@ -601,6 +668,9 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 	json_add_uint(losses, "pt_left_out", pt->left_out);
 	for (size_t i = 0; i < pt->n_gaps; i++)
 		add_gap(&pt->gaps[i], gaps);
+	for (size_t i = 0; i < pt->n_areas; i++)
+		if (pt->areas[i].stopped_ns && pt->areas[i].stopped_ns < frozen->raw_ns)
+			add_gap(&(struct pt_gap){pt->areas[i].cpu, pt->areas[i].stopped_ns, frozen->raw_ns}, gaps);
 	add_pauses(frozen, gaps);
 	for (size_t i = 0; i < pt->n_missed; i++)
 		if (pt->missed[i].from_ns < frozen->raw_ns)

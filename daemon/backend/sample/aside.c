@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/pids.h"
+#include "common/base/raw_clock.h"
 #include "daemon/backend/sample/sampler_internal.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/target/target_internal.h"
@@ -15,11 +17,15 @@ struct aside {
 	STAILQ_ENTRY(aside) link;
 	struct targets *targets;   /* back pointer */
 	uint64_t target;	   /* its id: it may go meanwhile */
-	uint32_t *pids;		   /* owned, sorted: its processes */
+	pid_t *pids;		   /* owned, sorted: its processes */
 	size_t n_pids;
 	struct source sources[SOURCES_MAX]; /* with references */
 	struct event_group *copies[SOURCES_MAX]; /* owned; NULL: that source is its own */
 	size_t n_sources;
+	uint64_t ended_ns; /* CLOCK_MONOTONIC_RAW */
+	bool all_kinds;	   /* not only of shared groups: others are written to, too */
+	uint64_t bytes, max_bytes; /* of its copies */
+	const atomic_bool *cancel; /* nobody waits for it any more; NULL: somebody does */
 	int result;
 };
 
@@ -30,14 +36,14 @@ struct batch {
 	struct asides asides;
 };
 
-static int pid_cmp(const void *a, const void *b)
-{
-	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* ---- the thread's */
+
+static bool is_of(const struct aside *a, const struct source *source, uint32_t pid, uint64_t time)
+{
+	if (time < source->from_ns || time > source->end_ns)
+		return false;
+	return pids_have(a->pids, a->n_pids, (pid_t)pid);
+}
 
 static bool is_wanted(const struct aside *a, const struct source *source, uint8_t *record)
 {
@@ -55,10 +61,8 @@ static bool is_wanted(const struct aside *a, const struct source *source, uint8_
 		return true;
 	if (record_parse(record, &source->group->layouts[event], &view) < 0)
 		return true;
-	if (view.time < source->from_ns || view.time > source->end_ns)
-		return false;
 	pid = event != GROUP_CLOCK && record_sched(&view, &ev) ? ev.pid : *view.pid;
-	return bsearch(&pid, a->pids, a->n_pids, sizeof(*a->pids), pid_cmp) != NULL;
+	return is_of(a, source, pid, view.time);
 }
 
 static size_t size_of(const struct ring_copy *copy, const struct ring_records *records, size_t i)
@@ -66,8 +70,16 @@ static size_t size_of(const struct ring_copy *copy, const struct ring_records *r
 	return ((const struct perf_event_header *)(const void *)(copy->data + records->offsets[i]))->size;
 }
 
+static bool has_room(struct aside *a, uint64_t bytes)
+{
+	if (bytes > a->max_bytes - a->bytes)
+		return false;
+	a->bytes += bytes;
+	return true;
+}
+
 /* Newest first, as they are in a ring. The oldest stays, whosever it is: it tells how far the ring reaches. */
-static int filter_ring(const struct aside *a, const struct source *source, const struct ring_copy *copy,
+static int filter_ring(struct aside *a, const struct source *source, const struct ring_copy *copy,
 		       const struct ring_records *records, struct ring *ret)
 {
 	/* What cannot be read any more is before all that can. */
@@ -80,6 +92,8 @@ static int filter_ring(const struct aside *a, const struct source *source, const
 		wanted[i] = i + 1 == records->n || is_wanted(a, source, copy->data + records->offsets[i]);
 		own.len += wanted[i] ? size_of(copy, records, i) : 0;
 	}
+	if (!has_room(a, own.len))
+		return -EDQUOT;
 	own.data = malloc(own.len ? own.len : 1);
 	if (!own.data)
 		return -ENOMEM;
@@ -135,7 +149,7 @@ static int make_copy(const struct event_group *group, struct event_group **ret)
 }
 
 /* One ring of a group, for all that want something of it. */
-static int copy_ring(struct batch *batch, const struct event_group *group, size_t cpu)
+static int copy_ring(struct asides *asides, const struct event_group *group, size_t cpu)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -143,7 +157,7 @@ static int copy_ring(struct batch *batch, const struct event_group *group, size_
 	int r;
 
 	r = ring_read(&group->events[GROUP_CLOCK].rings[cpu], &copy, &records);
-	STAILQ_FOREACH(a, &batch->asides, link)
+	STAILQ_FOREACH(a, asides, link)
 		for (size_t i = 0; i < a->n_sources; i++) {
 			struct eventset *to;
 
@@ -156,30 +170,55 @@ static int copy_ring(struct batch *batch, const struct event_group *group, size_
 	return r;
 }
 
-/* The next group that nobody of the batch has a copy of. */
-static const struct event_group *next_group(const struct batch *batch)
+/* The next group that nobody of them has a copy of. */
+static const struct event_group *next_group(const struct asides *asides)
 {
 	const struct aside *a;
 
-	STAILQ_FOREACH(a, &batch->asides, link)
+	STAILQ_FOREACH(a, asides, link)
 		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
-			if (a->sources[i].group->spec.kind == GROUP_CPU && !a->sources[i].group->is_aside && !a->copies[i])
+			if ((a->all_kinds || a->sources[i].group->spec.kind == GROUP_CPU) && !a->sources[i].group->is_aside && !a->copies[i])
 				return a->sources[i].group;
 	return NULL;
 }
 
-static void copy_group(struct batch *batch, const struct event_group *group)
+/* Whether there is one for which it has not failed. */
+static bool is_wanted_of(const struct asides *asides, const struct event_group *group)
+{
+	const struct aside *a;
+
+	STAILQ_FOREACH(a, asides, link)
+		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
+			if (a->sources[i].group == group)
+				return true;
+	return false;
+}
+
+static void see_cancelled(struct asides *asides)
+{
+	struct aside *a;
+
+	STAILQ_FOREACH(a, asides, link)
+		if (a->result == 0 && a->cancel && atomic_load(a->cancel))
+			a->result = -ECANCELED;
+}
+
+static void copy_group(struct asides *asides, const struct event_group *group)
 {
 	const struct eventset *clock = &group->events[GROUP_CLOCK];
 	struct aside *a;
 
-	STAILQ_FOREACH(a, &batch->asides, link)
+	STAILQ_FOREACH(a, asides, link)
 		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
 			if (a->sources[i].group == group)
 				a->result = make_copy(group, &a->copies[i]);
-	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++)
-		if (ring_is_there(&clock->rings[cpu]) && copy_ring(batch, group, cpu) < 0)
+	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
+		see_cancelled(asides);
+		if (!ring_is_there(&clock->rings[cpu]) || !is_wanted_of(asides, group))
+			continue;
+		if (copy_ring(asides, group, cpu) < 0)
 			return;
+	}
 }
 
 static void batch_run(struct copier_job *job)
@@ -188,8 +227,8 @@ static void batch_run(struct copier_job *job)
 	const struct event_group *group;
 	struct aside *a;
 
-	while ((group = next_group(batch)) != NULL)
-		copy_group(batch, group);
+	while ((group = next_group(&batch->asides)) != NULL)
+		copy_group(&batch->asides, group);
 	STAILQ_FOREACH(a, &batch->asides, link)
 		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
 			if (a->copies[i])
@@ -250,15 +289,25 @@ static void aside_done(struct aside *a)
 	(void)!target_charge_fds(target, 0);
 }
 
-static void aside_free(struct aside *a)
+static void drop_copies(struct aside *a)
 {
 	for (size_t i = 0; i < a->n_sources; i++) {
 		if (a->copies[i])
 			copy_close(a->copies[i]);
-		(void)event_group_put(a->sources[i].group);
+		a->copies[i] = NULL;
 	}
+}
+
+struct aside *aside_free(struct aside *a)
+{
+	if (!a)
+		return NULL;
+	drop_copies(a);
+	for (size_t i = 0; i < a->n_sources; i++)
+		(void)event_group_put(a->sources[i].group);
 	free(a->pids);
 	free(a);
+	return NULL;
 }
 
 static void list_free(struct asides *list)
@@ -267,7 +316,7 @@ static void list_free(struct asides *list)
 
 	while ((a = STAILQ_FIRST(list)) != NULL) {
 		STAILQ_REMOVE_HEAD(list, link);
-		aside_free(a);
+		(void)aside_free(a);
 	}
 }
 
@@ -315,30 +364,79 @@ static void batch_begin(struct sampler *sampler)
 	sampler_submit(sampler, &batch->job);
 }
 
+struct aside *aside_new(const struct source *sources, size_t n_sources, uint64_t now_ns)
+{
+	struct aside *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->ended_ns = now_ns;
+	a->all_kinds = true;
+	for (; a->n_sources < n_sources; a->n_sources++) {
+		a->sources[a->n_sources] = sources[a->n_sources];
+		(void)event_group_ref(a->sources[a->n_sources].group);
+	}
+	return a;
+}
+
+static void take_pids(struct aside *a, pid_t *pids, size_t n)
+{
+	a->pids = pids;
+	a->n_pids = n;
+	pids_sort(pids, n);
+}
+
+int aside_copy(struct aside *a, pid_t *pids, size_t n_pids, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+{
+	struct asides one = STAILQ_HEAD_INITIALIZER(one);
+	const struct event_group *group;
+
+	take_pids(a, pids, n_pids);
+	a->max_bytes = max_bytes;
+	a->cancel = cancel;
+	STAILQ_INSERT_TAIL(&one, a, link);
+	if (max_bytes == 0 && next_group(&one))
+		a->result = -EDQUOT; /* no ring need be read for that */
+	while ((group = next_group(&one)) != NULL)
+		copy_group(&one, group);
+	if (a->result < 0) {
+		drop_copies(a);
+		a->bytes = 0;
+	}
+	*ret_bytes = a->bytes;
+	return a->result;
+}
+
+struct event_group *aside_group(const struct aside *a, size_t source)
+{
+	return a->copies[source];
+}
+
 void aside_begin(struct target *target)
 {
 	const struct sampling *s = sampling_of(target);
 	const struct member *member;
+	pid_t *pids;
 	struct aside *a;
+	size_t n = 0;
 
 	if (!s->n_sources)
 		return;
-	a = calloc(1, sizeof(*a));
-	if (!a || !(a->pids = calloc(target->n_members ? target->n_members : 1, sizeof(*a->pids)))) {
-		free(a);
+	pids = calloc(target->n_members ? target->n_members : 1, sizeof(*pids));
+	a = pids ? aside_new(s->sources, s->n_sources, clock_raw_ns()) : NULL;
+	if (!a) {
+		free(pids);
 		target_warn(target, "what it has left may be overwritten by others: %s", strerror(ENOMEM));
 		return;
 	}
 	a->targets = target->targets;
 	a->target = target->id;
+	a->all_kinds = false;
+	a->max_bytes = UINT64_MAX;
 	TAILQ_FOREACH(member, &target->members, link)
-		if (a->n_pids < target->n_members)
-			a->pids[a->n_pids++] = (uint32_t)member->pid;
-	qsort(a->pids, a->n_pids, sizeof(*a->pids), pid_cmp);
-	for (; a->n_sources < s->n_sources; a->n_sources++) {
-		a->sources[a->n_sources] = s->sources[a->n_sources];
-		(void)event_group_ref(a->sources[a->n_sources].group);
-	}
+		if (n < target->n_members)
+			pids[n++] = member->pid;
+	take_pids(a, pids, n);
 	STAILQ_INSERT_TAIL(&sampler_of(target->targets)->asides, a, link);
 	batch_begin(sampler_of(target->targets));
 }

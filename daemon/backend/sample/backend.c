@@ -618,6 +618,7 @@ const struct backend backend_sample = {
 	.describe = describe_target,
 	.stacks = sample_take_stacks,
 	.freeze = export_freeze,
+	.set_aside = export_set_aside,
 	.copy = export_copy,
 	.resume = export_resume,
 	.free = export_free,

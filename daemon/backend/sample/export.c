@@ -15,6 +15,7 @@
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
 #include "common/control/json.h"
+#include "daemon/backend/sample/aside.h"
 #include "daemon/backend/sample/blocked.h"
 #include "daemon/backend/sample/export_internal.h"
 #include "daemon/backend/sample/filter.h"
@@ -300,6 +301,44 @@ static int copy_functions(struct frozen *frozen, struct export_out *out)
 	return r < 0 ? r : export_flush(out);
 }
 
+static int take_kept(struct frozen *frozen)
+{
+	struct export *samples = export_of(frozen);
+
+	if (samples->kept_taken)
+		return 0;
+	samples->kept_taken = true;
+	return kept_take(&samples->kept, frozen);
+}
+
+uint64_t export_set_aside(struct frozen *frozen, uint64_t max_bytes)
+{
+	struct export *samples = export_of(frozen);
+	pid_t *pids = calloc(frozen->n_members + 1, sizeof(*pids));
+	uint64_t bytes = 0;
+	int r;
+
+	if (!pids || !samples->n_sources) {
+		frozen->not_aside |= samples->n_sources > 0;
+		free(pids);
+		return 0;
+	}
+	for (size_t i = 0; i < frozen->n_members; i++)
+		pids[i] = frozen->members[i].pid;
+	/* Before the rings: a wait that ends meanwhile is here or there. */
+	r = take_kept(frozen);
+	if (r == 0)
+		r = aside_copy(samples->aside, pids, frozen->n_members, max_bytes, frozen->cancel, &bytes);
+	else
+		free(pids);
+	if (r < 0)
+		frozen->not_aside = true;
+	for (size_t i = 0; r == 0 && i < samples->n_sources; i++)
+		if (aside_group(samples->aside, i))
+			samples->sources[i].group = aside_group(samples->aside, i);
+	return bytes;
+}
+
 int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
 {
 	struct export *samples = export_of(frozen);
@@ -311,7 +350,7 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 	out.buf = malloc(OUT_BYTES);
 	if (!out.buf)
 		return -ENOMEM;
-	r = kept_take(&samples->kept, frozen);
+	r = take_kept(frozen);
 	if (r < 0)
 		return r;
 	/* The present rings first. Those from before a change join on only if these still have it all. */
@@ -368,10 +407,11 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	samples->kept = (struct kept)KEPT_INIT;
 	*export_slot(frozen) = samples;
 	sampler_look_at_cpus(sampler_of(target->targets), true);
-	for (; samples->n_sources < s->n_sources; samples->n_sources++) {
+	samples->aside = aside_new(s->sources, s->n_sources, frozen->raw_ns);
+	if (!samples->aside)
+		return -ENOMEM;
+	for (; samples->n_sources < s->n_sources; samples->n_sources++)
 		samples->sources[samples->n_sources] = s->sources[samples->n_sources];
-		(void)event_group_ref(samples->sources[samples->n_sources].group);
-	}
 	if (!samples->n_sources)
 		return 0;
 	take_outages(target, samples, frozen->raw_ns);
@@ -416,8 +456,8 @@ void export_resume(struct frozen *frozen)
 	/* The copy knows since when all rings have everything. */
 	if (samples->complete_ns > frozen->oldest_ns)
 		frozen->oldest_ns = samples->complete_ns;
-	while (samples->n_sources > 0)
-		(void)event_group_put(samples->sources[--samples->n_sources].group);
+	samples->n_sources = 0;
+	samples->aside = aside_free(samples->aside);
 }
 
 void export_free(struct frozen *frozen)

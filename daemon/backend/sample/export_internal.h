@@ -22,8 +22,9 @@ struct record_view;
 
 /* frozen->recording, or frozen->beside. */
 struct export {
-	struct source sources[SOURCES_MAX]; /* referenced until resume */
+	struct source sources[SOURCES_MAX]; /* the groups are borrowed of `aside` */
 	size_t n_sources;
+	struct aside *aside; /* until resume */
 	struct ring_state { /* written by the copy, read after it */
 		int cpu;
 		uint64_t oldest_ns; /* of what was in it; 0: nothing */
@@ -44,6 +45,7 @@ struct export {
 	struct hashmap seen;	 /* the newest record of each thread */
 	uint64_t n_blocked;	 /* written, of both */
 	struct kept kept;	 /* stacks of waits that go on */
+	bool kept_taken;
 	uint64_t n_kept;	 /* written */
 	struct unwind_doubts doubts;
 	uint64_t n_doubted; /* stacks that are not believed */

@@ -18,6 +18,8 @@
 #include "daemon/backend/capture.h"
 #include "daemon/target/target.h"
 
+#define HELD_MS 60000 /* at most */
+
 struct made made = {.target = {.id = 3}, .copy_records = 100};
 
 struct target *targets_find(const struct targets *targets, const char *name, uid_t uid, bool admin,
@@ -93,6 +95,8 @@ int frozen_copy(struct frozen *f, struct perfdata_writer *w, struct frozen_stats
 
 	if (made.copy_error)
 		return made.copy_error;
+	for (unsigned i = 0; i < HELD_MS && made.hold_copy; i++)
+		(void)usleep(1000);
 	e = perfdata_add_event(w, "history", &a, &id, 1);
 	for (unsigned i = 0; e == 0 && i < made.copy_records; i++) {
 		if (made.copy_ms)
@@ -101,6 +105,21 @@ int frozen_copy(struct frozen *f, struct perfdata_writer *w, struct frozen_stats
 	}
 	*ret = (struct frozen_stats){.switches = made.copy_records};
 	return e;
+}
+
+bool frozen_comes_later(const struct frozen *f)
+{
+	return f->waits;
+}
+
+uint64_t frozen_set_aside(struct frozen *f, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_all)
+{
+	made.aside_called++;
+	*ret_all = max_bytes >= made.aside_bytes;
+	if (*ret_all)
+		return made.aside_bytes;
+	made.aside_refused++;
+	return 0;
 }
 
 int frozen_take(struct frozen *f)

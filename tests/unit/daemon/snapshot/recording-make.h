@@ -23,9 +23,12 @@ struct made {
 	struct target target;
 	unsigned frozen_alive;
 	unsigned copy_ms; /* for each record */
+	_Atomic bool hold_copy; /* at its first record, until this is cleared */
 	int copy_error, freeze_error;
 	unsigned copy_records;
 	bool creds_changed;
+	uint64_t aside_bytes; /* what each would set aside */
+	_Atomic unsigned aside_called, aside_refused;
 	/* somebody else's recording */
 	bool must_wait, has_programs, brings;
 	const char *lack;

@@ -62,7 +62,8 @@ struct copier {
 	struct copier_job *ran;
 };
 
-static struct copier copier;
+/* The other one is never busy: its jobs are done within a turn. */
+static struct copier copier, hurry;
 
 void copier_submit(struct copier *c, struct copier_job *job)
 {
@@ -99,6 +100,9 @@ static void drop_all(void)
 		copier.queue[i]->submitted = false;
 	if (copier.ran)
 		copier.ran->submitted = false;
+	for (unsigned i = 0; i < hurry.n; i++)
+		hurry.queue[i]->submitted = false;
+	hurry = (struct copier){0};
 	copier = (struct copier){0};
 }
 
@@ -199,7 +203,7 @@ static char held_id[MAX_HELD][SPOOL_ID_LEN + 1];
 static void open_daemon(void)
 {
 	const struct spool_limits limits = {.hold_ns = UINT64_MAX};
-	struct snapshots_context c = {.config = &config, .quota = &quota, .copier = &copier, .remembered = REMEMBERED};
+	struct snapshots_context c = {.config = &config, .quota = &quota, .copier = &copier, .hurry = &hurry, .remembered = REMEMBERED};
 
 	base = c.base = event_base_new();
 	CHECK(base && spool_open(root, &limits, &quota, &spool) == 0);
@@ -217,6 +221,10 @@ static void close_daemon(void)
 static void turn(void)
 {
 	CHECK(event_base_loop(base, EVLOOP_NONBLOCK) >= 0);
+	while (hurry.n > 0) {
+		copier_done(&hurry);
+		CHECK(event_base_loop(base, EVLOOP_NONBLOCK) >= 0);
+	}
 }
 
 static unsigned open_descriptors(void)
@@ -622,7 +630,7 @@ static void mix_job(uint64_t *h, const struct copier_job *job)
 static void mix_snapshot(uint64_t *h, struct snapshot *n)
 {
 	const bool flags[] = {
-		n->on_disk, n->deleted, n->ready, n->reported, n->has_slot, n->failed_decode, n->stopped, n->job.submitted,
+		n->on_disk, n->deleted, n->is_aside, n->reported, n->has_slot, n->failed_decode, n->stopped, n->job.submitted,
 		n->frozen, n->item, n->deadline, n->deadline && evtimer_pending(n->deadline, NULL), n->done,
 		atomic_load(&n->build.cancel), n->build.dir.dir_fd >= 0, n->queued.user, n->running.user,
 		n->target_id == made.target.id,
