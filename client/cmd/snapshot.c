@@ -50,7 +50,7 @@ static const struct option_spec specs[] = {
 		.letter = 'n',
 		.type = OPTION_FLAG,
 		.offset = offsetof(struct options, no_wait),
-		.doc = "Print the snapshot's id as soon as it has begun and do not wait for it."},
+		.doc = "Print the snapshot's id as soon as the moment is frozen and do not wait for it."},
 	{.name = "timeout",
 		.type = OPTION_DURATION,
 		.offset = offsetof(struct options, timeout),
@@ -164,6 +164,7 @@ static int snapshot_exec(
 	_cleanup_json_ struct json_object *created = NULL, *snapshot = NULL;
 	struct json_object *params;
 	_cleanup_close_ int interrupt_fd = -1;
+	const uint64_t asked = snapshot_moment();
 	const char *id;
 	int r;
 
@@ -175,11 +176,10 @@ static int snapshot_exec(
 		r = ctl_connect(ctl);
 	if (r == EXIT_OK)
 		r = check_together(ctl, operands, n);
-	if (r == EXIT_OK && !o->no_wait)
-		r = snapshot_subscribe(ctl);
 	if (r != EXIT_OK)
 		return r;
 	params = json_object_new_object();
+	json_add_uint(params, "asked_raw_ns", asked);
 	if (o->reason)
 		json_add_string(params, "reason", o->reason);
 	if (o->with_objects)
@@ -197,6 +197,10 @@ static int snapshot_exec(
 			(void)puts(id);
 		return EXIT_OK;
 	}
+	/* not before: the moment passes with each call */
+	r = snapshot_subscribe(ctl);
+	if (r != EXIT_OK)
+		return r;
 	/* the moment cannot be recorded again: a signal cancels the snapshot only from here on */
 	interrupt_fd = interrupt_open();
 	r = snapshot_follow(

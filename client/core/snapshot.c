@@ -16,6 +16,7 @@
 #include "client/ui/output.h"
 #include "client/ui/progress.h"
 #include "common/base/io.h"
+#include "common/base/raw_clock.h"
 #include "common/bundle/bundle.h"
 #include "common/control/protocol.h"
 
@@ -27,6 +28,11 @@ static bool state_is_end(const char *state)
 {
 	return state &&
 	       (!strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "cancelled"));
+}
+
+uint64_t snapshot_moment(void)
+{
+	return clock_raw_ns();
 }
 
 int snapshot_subscribe(struct ctl *ctl)

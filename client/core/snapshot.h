@@ -7,8 +7,11 @@
 
 #include "client/core/ctl.h"
 
-/* Asks for the events that snapshot_follow() lives on; before the snapshot is created. An exit
- * code. */
+/* The moment of one that is asked for now: asked_raw_ns of its request. */
+uint64_t snapshot_moment(void);
+
+/* Asks for the events that snapshot_follow() lives on; before that, and when the snapshot is
+ * created, as its moment passes. An exit code. */
 int snapshot_subscribe(struct ctl *ctl) _must_check_;
 
 /*

@@ -472,6 +472,9 @@ void view_snapshot(FILE *out, struct json_object *s)
 		view_line(out, "state", "%s", state);
 	}
 	view_line(out, "created", "%s", human_time(buf, created));
+	if (field_number(s, "late_ns"))
+		view_line(out, "frozen", "%s after it was asked for: the end of the recording, that times count from, is so much later",
+			human_duration(gap, field_number(s, "late_ns")));
 	view_cause(out, field(s, "cause"));
 	if (error && *error) {
 		_cleanup_free_ char *safe = human_name(error);

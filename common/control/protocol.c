@@ -113,6 +113,8 @@ static const struct protocol_param params_create[] = {
 	{.name = "with_objects", .type = PARAM_BOOL, .def = "false",
 		.doc = "put every needed executable into the bundle, so that it decodes on another machine"},
 	{.name = "wait", .type = PARAM_BOOL, .def = "false", .doc = "answer when it is published, failed or cancelled"},
+	{.name = "asked_raw_ns", .type = PARAM_INT, .min = 1, .max = INT64_MAX,
+		.doc = "CLOCK_MONOTONIC_RAW: the moment that is meant, if not that at which tracerd reads the request; ten minutes ago at most"},
 	{0},
 };
 

@@ -31,6 +31,7 @@ static const char *const shared_types[][2] = {
 		     "state: queued|freezing|copying|decoding|publishing|done|failed|cancelled, "
 		     "cause: Cause, progress: {stage: string, done: int, total: int}, "
 		     "created_at: ns since 1970, frozen_at: ns|null, frozen_raw_ns: ns of CLOCK_MONOTONIC_RAW|null, "
+		     "asked_raw_ns: ns of CLOCK_MONOTONIC_RAW, late_ns: int, "
 		     "published_at: ns|null, "
 		     "error: {code: string, message: string}|null, bytes: int, blind_ns: int, summary: object|null, "
 		     "files: [{name: string, size: int}]}"},

@@ -461,9 +461,19 @@ bool frozen_admin_only(const struct frozen *frozen)
 	return frozen->admin_only;
 }
 
+bool frozen_was_armed(const struct frozen *frozen)
+{
+	return frozen->state == TARGET_ARMED;
+}
+
 uint64_t frozen_raw_ns(const struct frozen *frozen)
 {
 	return frozen->raw_ns;
+}
+
+uint64_t frozen_until_ns(const struct frozen *frozen)
+{
+	return frozen->until_ns > frozen->raw_ns ? frozen->until_ns : frozen->raw_ns;
 }
 
 uint64_t frozen_stopped_ns(const struct frozen *frozen)

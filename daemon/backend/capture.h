@@ -143,6 +143,10 @@ uid_t frozen_uid(const struct frozen *frozen);
 bool frozen_admin_only(const struct frozen *frozen);
 /* Clock times of the freeze (CLOCK_MONOTONIC_RAW, and unix time). */
 uint64_t frozen_raw_ns(const struct frozen *frozen);
+/* Else its recording had ended before: the target had, or was suspended. */
+bool frozen_was_armed(const struct frozen *frozen);
+/* The end of what it has, likewise: later, if somebody else has recorded it. Once copied. */
+uint64_t frozen_until_ns(const struct frozen *frozen);
 /* When nothing of it was recorded any more, likewise: later, if the back end stops what it records. */
 uint64_t frozen_stopped_ns(const struct frozen *frozen);
 uint64_t frozen_unix_ns(const struct frozen *frozen);

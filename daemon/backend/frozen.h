@@ -58,6 +58,7 @@ struct frozen {
 	/* the moment */
 	bool admin; /* who asks may see everything */
 	uint64_t raw_ns, unix_ns, oldest_ns;
+	uint64_t until_ns;   /* of somebody else's recording: its end */
 	uint64_t stopped_ns; /* when all was frozen: a back end that stops recording had done so */
 	/* what happened */
 	struct frozen_member *members; /* sorted by pid, then time */

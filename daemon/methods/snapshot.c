@@ -67,6 +67,7 @@ static enum protocol_error create(struct call *call, struct target *t, struct wa
 		.admin = call->peer->admin,
 		.reason = params_string(p, "reason"),
 		.with_objects = params_bool(p, "with_objects"),
+		.asked_raw_ns = (uint64_t)params_int(p, "asked_raw_ns"),
 	};
 	char why[200] = "";
 	int r = snapshots_create(

@@ -8,6 +8,7 @@
 
 #include "common/base/escape.h"
 #include "common/base/log.h"
+#include "common/base/raw_clock.h"
 #include "common/base/wall_clock.h"
 #include "common/control/json.h"
 #include "daemon/backend/capture.h"
@@ -17,6 +18,7 @@
 #define MIB (1024ULL * 1024)
 /* What a bundle is at most beside the rings: history, meta.json, the trace of a short look-back. */
 #define ROOM_BESIDE_RINGS MIB
+#define ASKED_AGO_MAX_NS 600000000000u
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
@@ -64,6 +66,16 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 	}
 }
 
+/* A program that asks says when. Who is elsewhere, or at another time, is not believed. */
+static uint64_t asked_ns(const struct snapshot_request *request)
+{
+	const uint64_t now = clock_raw_ns(), asked = request->cause && request->cause->kind == CAUSE_PROGRAM
+							     ? request->cause->end_raw_ns
+							     : request->asked_raw_ns;
+
+	return asked && asked <= now && now - asked <= ASKED_AGO_MAX_NS ? asked : now;
+}
+
 /* Takes over the charge and the recording, if it is frozen already. */
 static int create(struct snapshots *s, struct target *target, const struct snapshot_request *request, uint64_t now_ns,
 		  struct quota_charge *queued, struct frozen **frozen, struct snapshot **ret, char *why, size_t why_size)
@@ -86,6 +98,7 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 	n->admin = request->admin;
 	n->with_objects = request->with_objects;
 	n->created_ns = now_ns;
+	n->asked_raw_ns = asked_ns(request);
 	n->target_id = target_id(target);
 	n->pid = target_pid(target);
 	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));

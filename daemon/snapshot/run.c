@@ -21,6 +21,7 @@
 #include "daemon/target/target.h"
 
 #define MIB (1024ULL * 1024)
+#define LATE_NS 10000000u /* less is no later than people are */
 
 static void step_run(struct copier_job *job);
 static void step_done(struct copier_job *job);
@@ -393,6 +394,10 @@ void snapshot_decode(struct snapshot *n)
 static void take_moment(struct snapshot *n)
 {
 	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
+	/* That of a target that was recorded no more has ended before, however late the request is. */
+	n->late_ns = frozen_was_armed(n->frozen) && frozen_until_ns(n->frozen) > n->asked_raw_ns + LATE_NS
+			     ? frozen_until_ns(n->frozen) - n->asked_raw_ns
+			     : 0;
 	if (n->cause.kind == CAUSE_HIT && frozen_stopped_ns(n->frozen) > n->cause.end_raw_ns)
 		n->cause.late_ns = frozen_stopped_ns(n->frozen) - n->cause.end_raw_ns;
 }
@@ -525,6 +530,7 @@ static void copy_done(struct snapshot *n)
 	if (snapshot_has_ended(n))
 		return;
 	n->s->lacking += n->build.lacks;
+	take_moment(n); /* somebody else's recording says only now until when it goes */
 	if (n->step_result == BUNDLE_BUILD_E_NOTHING) {
 		const char *why, *code = frozen_missing(n->frozen, &why);
 

@@ -68,6 +68,7 @@ struct snapshot_request {
 	const char *reason; /* may be NULL; bytes from a client, at most SNAPSHOT_MAX_REASON */
 	const struct cause *cause; /* NULL: a client's, with that reason */
 	bool with_objects;
+	uint64_t asked_raw_ns; /* when it was asked for; 0, or what cannot be: now */
 };
 
 /* Called once when the snapshot has ended, by the loop; the snapshot stays valid during the call. */

@@ -53,6 +53,7 @@ struct snapshot {
 	/* how it went */
 	uint64_t created_ns, frozen_ns, published_ns, bytes, blind_ns; /* REALTIME; 0: not yet */
 	uint64_t frozen_raw_ns;
+	uint64_t asked_raw_ns, late_ns; /* how much later than it was asked for the recording ends; 0: no later than anybody minds */
 	struct decoder_progress progress;
 	uint64_t progress_reported_ns;
 	const char *error_code; /* of the protocol; NULL: none */

@@ -229,6 +229,8 @@ struct json_object *snapshot_to_stored(const struct snapshot *n)
 	json_add_uint(o, "created_at", n->created_ns);
 	add_time(o, "frozen_at", n->frozen_ns);
 	add_time(o, "frozen_raw_ns", n->frozen_raw_ns);
+	json_add_uint(o, "asked_raw_ns", n->asked_raw_ns);
+	json_add_uint(o, "late_ns", n->late_ns);
 	add_time(o, "published_at", n->published_ns);
 	if (n->error_code)
 		json_add(o, "error", error_json(n));

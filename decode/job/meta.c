@@ -371,6 +371,21 @@ static void read_cause(struct meta *m, struct json_object *cause)
 	}
 }
 
+/* The moment that was meant, if the recording has it and goes on behind it: a mark before all that it has would be drawn where it begins. */
+static void read_late(struct meta *m, struct json_object *snapshot)
+{
+	struct session_note note = {.kind = SESSION_MARK};
+	uint64_t late;
+
+	if (!json_get_uint(snapshot, "late_ns", &late) || !late || !json_get_uint(snapshot, "asked_raw_ns", &note.end) || !note.end ||
+	    note.end < m->complete_from)
+		return;
+	note.begin = note.end;
+	(void)snprintf(note.text, sizeof(note.text), "the snapshot was asked for, and frozen %" PRIu64 ".%" PRIu64 " ms later",
+		       late / 1000000, late % 1000000 / 100000);
+	note_add(m, &note);
+}
+
 static void read_freeze(struct meta *m, struct json_object *meta)
 {
 	struct json_object *snapshot = json_get_object(meta, "snapshot"), *cause;
@@ -393,6 +408,8 @@ static void read_freeze(struct meta *m, struct json_object *meta)
 		(void)snprintf(note.text, sizeof(note.text), "snapshot");
 	}
 	note_add(m, &note);
+	if (snapshot)
+		read_late(m, snapshot);
 }
 
 static void copy_string(char *dst, size_t size, const char *s)
@@ -531,15 +548,15 @@ int meta_read(int fd, struct meta *ret)
 	read_pids(&m, json_get_array(o, "processes"));
 	read_gaps(&m, json_get_array(o, "gaps"));
 	read_lost(&m, json_get_array(o, "lost_records"));
+	events = json_get_object(o, "events");
+	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
+		m.complete_from = from;
 	read_freeze(&m, o);
 	read_losses(&m, json_get_object(o, "losses"));
 	read_exit(&m, o);
 	read_ends(&m, json_get_array(o, "processes"));
 	read_rings(&m, json_get_array(o, "rings"));
 	read_go(&m, json_get_array(o, "go"));
-	events = json_get_object(o, "events");
-	if (events && json_get_uint(events, "complete_from_ns", &from) && from > m.complete_from)
-		m.complete_from = from;
 	if (events) {
 		(void)!json_get_uint(events, "wait_min_ns", &m.wait_min_ns);
 		stacks = json_get_string(events, "stacks");

@@ -301,7 +301,7 @@ static int stepper_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes,
 		return CAPTURE_E_NONE;
 	}
 	step->stats = freeze_reply_frozen(step->answer)->stats;
-	step->raw_ns = freeze_reply_frozen(step->answer)->raw_ns;
+	step->raw_ns = frozen->until_ns = freeze_reply_frozen(step->answer)->raw_ns;
 	return 0;
 }
 

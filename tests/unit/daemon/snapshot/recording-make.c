@@ -248,6 +248,16 @@ uint64_t frozen_stopped_ns(const struct frozen *f)
 	return 5100;
 }
 
+uint64_t frozen_until_ns(const struct frozen *f)
+{
+	return made.until_ns;
+}
+
+bool frozen_was_armed(const struct frozen *f)
+{
+	return !made.ended;
+}
+
 uint64_t frozen_raw_ns(const struct frozen *f)
 {
 	return 5000;

@@ -27,6 +27,8 @@ struct made {
 	int copy_error, freeze_error;
 	unsigned copy_records;
 	bool creds_changed;
+	uint64_t until_ns; /* CLOCK_MONOTONIC_RAW; 0: before anybody asked */
+	bool ended; /* the target, before it */
 	uint64_t aside_bytes; /* what each would set aside */
 	_Atomic unsigned aside_called, aside_refused;
 	/* somebody else's recording */

@@ -22,6 +22,7 @@
 #include "common/control/json.h"
 #include "daemon/config.h"
 #include "daemon/control/quota.h"
+#include "common/base/raw_clock.h"
 #include "daemon/target/target.h"
 #include "tests/unit/cmocka_names.h"
 #include "tests/unit/daemon/snapshot/recording-make.h"
@@ -538,6 +539,110 @@ static void test_copy_fails(void **state)
 	assert_nothing_frozen(f);
 }
 
+static uint64_t not_set_aside(struct fixture *f)
+{
+	struct json_object *status = json_object_new_object();
+	uint64_t n = 0;
+
+	snapshots_status(f->snapshots, status);
+	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_not_set_aside", &n));
+	json_object_put(status);
+	return n;
+}
+
+static void until_aside(struct fixture *f, unsigned int n)
+{
+	for (int i = 0; i < 6000 && made.aside_called < n; i++)
+		turn(f, 1);
+	assert_int_equal(made.aside_called, n);
+}
+
+/* Each has its moment when it is asked for, whatever the copier does, and as much memory as there is: one user half of it. */
+static void test_frozen_at_once(void **state)
+{
+	struct snapshot *n[3], *others[3], *late;
+	struct fixture *f = *state;
+	uint64_t before;
+
+	f->config.frozen_mib = 4;
+	made.hold_copy = true;
+	made.aside_bytes = 1 << 20;
+	made.aside_called = made.aside_refused = 0;
+	for (unsigned int i = 0; i < ARRAY_SIZE(n); i++) {
+		assert_int_equal(create(f, "ok", 1000, false, false, &n[i]), 0);
+		assert_int_equal(made.frozen_alive, i + 1);
+	}
+	until_aside(f, ARRAY_SIZE(n));
+	/* beside the copy, which the others wait for */
+	assert_int_equal(snapshot_state(n[0]), SNAPSHOT_COPYING);
+	assert_int_equal(snapshot_state(n[2]), SNAPSHOT_FREEZING);
+	assert_int_equal(made.aside_refused, 1);
+	/* the other half is there for others, and no more than that */
+	for (unsigned int i = 0; i < ARRAY_SIZE(others); i++)
+		assert_int_equal(create(f, "ok", 0, true, false, &others[i]), 0);
+	until_aside(f, ARRAY_SIZE(n) + ARRAY_SIZE(others));
+	assert_int_equal(made.aside_refused, 2);
+	for (int i = 0; i < 6000 && not_set_aside(f) < 2; i++)
+		turn(f, 1);
+	assert_int_equal(not_set_aside(f), 2);
+	assert_int_equal(snapshot_state(n[0]), SNAPSHOT_COPYING);
+	/* given up while it waits */
+	assert_int_equal(snapshot_cancel(n[1]), 0);
+	made.hold_copy = false;
+	until(f, n[0], SNAPSHOT_DONE);
+	until(f, n[2], SNAPSHOT_DONE);
+	for (unsigned int i = 0; i < ARRAY_SIZE(others); i++)
+		until(f, others[i], SNAPSHOT_DONE);
+	assert_nothing_frozen(f);
+	/* and all of the memory is there again */
+	before = made.aside_refused;
+	for (unsigned int i = 0; i < 2; i++)
+		assert_int_equal(create(f, "ok", 1000, false, false, &late), 0);
+	until(f, late, SNAPSHOT_DONE);
+	assert_int_equal(made.aside_refused, before);
+	made.aside_bytes = 0;
+}
+
+/* When it was asked for, and how much later the recording ends; what a client says of that is believed if it can be so. */
+static void test_asked(void **state)
+{
+	struct fixture *f = *state;
+	const uint64_t now = clock_raw_ns();
+	const struct {
+		uint64_t asked, until;
+		bool believed, late, ended;
+	} cases[] = {
+		{now - 1, now, true, false, false},
+		{now - 50000000, now, true, true, false},
+		{now - 50000000, now, true, false, true},
+		{now - 1, now + 3600000000000u, true, true, false}, /* of a recording that comes from elsewhere */
+		{now - 900000000000u, now, false, false, false},
+		{now + 60000000000u, now, false, false, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct snapshot_request request = {.uid = 1000, .reason = "ok", .asked_raw_ns = cases[i].asked};
+		struct json_object *o;
+		uint64_t asked, late;
+		struct snapshot *n;
+		char why[200];
+
+		made.until_ns = cases[i].until;
+		made.ended = cases[i].ended;
+		assert_int_equal(snapshots_create(f->snapshots, &made.target, &request, NULL, NULL, &n, why, sizeof(why)), 0);
+		until(f, n, SNAPSHOT_DONE);
+		o = snapshot_to_json(n, false);
+		assert_true(json_get_uint(o, "asked_raw_ns", &asked) && json_get_uint(o, "late_ns", &late));
+		assert_int_equal(asked == cases[i].asked, cases[i].believed);
+		assert_int_equal(late > 0, cases[i].late);
+		if (late)
+			assert_true(late == cases[i].until - asked);
+		json_object_put(o);
+	}
+	made.until_ns = 0;
+	made.ended = false;
+}
+
 static void answer(struct frozen *f)
 {
 	f->waits = false;
@@ -969,6 +1074,8 @@ int main(void)
 		T(test_a_refused_request_evicts_nothing),
 		T(test_timeout_in_queue_keeps_the_recording),
 		T(test_copy_fails),
+		T(test_frozen_at_once),
+		T(test_asked),
 		T(test_waits_for_a_recording),
 		T(test_lacks_a_recording),
 		T(test_region_cause_is_kept),

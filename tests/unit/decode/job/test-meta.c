@@ -233,6 +233,23 @@ static void test_causes(void **state)
 	assert_string_equal(m.notes[1].text, "snapshot: please");
 	meta_fini(&m);
 
+	/* the moment that was meant is shown where the recording goes on behind it */
+	assert_int_equal(read_text("{\"frozen_raw_ns\":2000009000,\"snapshot\":{\"late_ns\":1950000000,\"asked_raw_ns\":50009000,\"cause\":{"
+				   "\"kind\":\"client\",\"reason\":\"\"}}}", &m), 0);
+	assert_int_equal(m.n_notes, 2);
+	assert_string_equal(m.notes[0].text, "the snapshot was asked for, and frozen 1950.0 ms later");
+	assert_true(m.notes[0].begin == 50009000 && m.notes[0].end == 50009000 && m.notes[0].kind == SESSION_MARK);
+	assert_string_equal(m.notes[1].text, "snapshot");
+	meta_fini(&m);
+	/* not in a recording that begins behind it */
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"events\":{\"complete_from_ns\":8001},"
+				   "\"snapshot\":{\"late_ns\":1000,\"asked_raw_ns\":8000}}", &m), 0);
+	assert_int_equal(m.n_notes, 1);
+	meta_fini(&m);
+	assert_int_equal(read_text("{\"frozen_raw_ns\":9000,\"snapshot\":{\"late_ns\":0,\"asked_raw_ns\":8000}}", &m), 0);
+	assert_int_equal(m.n_notes, 1);
+	meta_fini(&m);
+
 	assert_int_equal(read_text(CAUSE("\"kind\":\"hit\",\"hit\":\"serve\",\"at_raw_ns\":8400,\"late_ns\":61500,\"tid\":12"), &m), 0);
 	assert_string_equal(m.notes[0].text, "trigger: serve, in thread 12, 61.5 us before the freeze");
 	assert_int_equal(m.notes[0].end, 8400);
