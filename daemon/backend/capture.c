@@ -107,6 +107,60 @@ static int freeze_producers(const struct target *target, struct frozen *frozen)
 	return 0;
 }
 
+/* What explains the recording. */
+static int freeze_history(const struct target *target, struct frozen *frozen)
+{
+	int r;
+
+	frozen->history_lost = target_history_lost(target);
+	frozen->images_missing = target_images_missing(target);
+	frozen->left_out = target->left_out;
+	r = freeze_members(target, frozen);
+	if (r == 0)
+		r = freeze_images(target, frozen);
+	return r < 0 ? r : sideband_log_freeze(&target->log, &frozen->sideband);
+}
+
+static void free_history(struct frozen *frozen)
+{
+	for (size_t i = 0; i < frozen->n_members; i++) {
+		(void)root_put(frozen->members[i].root);
+		(void)cred_unref(frozen->members[i].cred);
+	}
+	for (size_t i = 0; i < frozen->n_images; i++)
+		(void)image_put(frozen->images[i]);
+	sideband_log_view_fini(&frozen->sideband);
+	free(frozen->members);
+	free(frozen->images);
+}
+
+void frozen_renew(struct frozen *frozen)
+{
+	struct target *target = targets_next(frozen->targets, frozen->target_id - 1);
+	struct frozen new = {0}, old = *frozen;
+
+	/* What was read again in the place of lost records is in it. */
+	if (!target || target_id(target) != frozen->target_id || frozen->resync.begun)
+		return;
+	sideband_events_drain(frozen->targets->sideband);
+	target_recheck(target);
+	if (freeze_history(target, &new) < 0) {
+		free_history(&new);
+		return;
+	}
+	frozen->admin_only |= target->admin_only;
+	frozen->history_lost = new.history_lost;
+	frozen->images_missing = new.images_missing;
+	frozen->left_out = new.left_out;
+	frozen->n_hidden = new.n_hidden;
+	frozen->members = new.members;
+	frozen->n_members = new.n_members;
+	frozen->images = new.images;
+	frozen->n_images = new.n_images;
+	frozen->sideband = new.sideband;
+	free_history(&old);
+}
+
 /* ---- waiting for lost records */
 
 static void resync_end(struct frozen *frozen)
@@ -169,7 +223,7 @@ static int await_resync(struct target *target, struct frozen *frozen)
 	frozen->resync.limit = evtimer_new(target->targets->base, on_resync_limit, frozen);
 	if (!frozen->resync.limit || event_add(frozen->resync.limit, &limit) < 0)
 		return -ENOMEM;
-	frozen->resync.waits = true;
+	frozen->resync.begun = frozen->resync.waits = true;
 	frozen->resync.wait.done = on_resynced;
 	LIST_INSERT_HEAD(&target->waiting, &frozen->resync.wait, link);
 	return 0;
@@ -196,6 +250,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->pid = target_pid(target);
 	frozen->tid = target->tid;
 	frozen->start_time = target->proc.start_time;
+	frozen->targets = targets;
+	frozen->target_id = target->id;
 	frozen->openings = targets->openings;
 	frozen->uid = target->uid;
 	frozen->owner = target->owner;
@@ -207,17 +263,10 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->armed_unix_ns = target->armed_unix_ns;
 	frozen->admin = admin;
 	frozen->oldest_ns = target->armed_ns;
-	frozen->history_lost = target_history_lost(target);
-	frozen->images_missing = target_images_missing(target);
-	frozen->left_out = target->left_out;
 	frozen->method = "none";
 	r = freeze_texts(target, frozen);
 	if (r == 0)
-		r = freeze_members(target, frozen);
-	if (r == 0)
-		r = freeze_images(target, frozen);
-	if (r == 0)
-		r = sideband_log_freeze(&target->log, &frozen->sideband);
+		r = freeze_history(target, frozen);
 	if (r < 0)
 		return r;
 	if (target->kallsyms_fd >= 0)
@@ -351,12 +400,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 		frozen_resume(frozen);
 		frozen->backend->free(frozen);
 	}
-	for (size_t i = 0; i < frozen->n_members; i++) {
-		(void)root_put(frozen->members[i].root);
-		(void)cred_unref(frozen->members[i].cred);
-	}
-	for (size_t i = 0; i < frozen->n_images; i++)
-		(void)image_put(frozen->images[i]);
+	free_history(frozen);
 	for (size_t i = 0; i < frozen->n_warnings; i++)
 		free(frozen->warnings[i]);
 	frozen_go_fini(frozen);
@@ -365,12 +409,9 @@ struct frozen *frozen_free(struct frozen *frozen)
 		(void)producer_unref(frozen->producers[i].producer);
 	}
 	free(frozen->producers);
-	sideband_log_view_fini(&frozen->sideband);
 	(void)close_fd(frozen->vdso_fd);
 	(void)close_fd(frozen->kallsyms_fd);
 	hashmap_fini(&frozen->kernel_addrs);
-	free(frozen->members);
-	free(frozen->images);
 	free(frozen->unit);
 	free(frozen->exe);
 	free(frozen);

@@ -33,6 +33,8 @@ struct frozen_member {
 struct frozen {
 	const struct backend *backend;
 	struct openings *openings; /* borrowed */
+	struct targets *targets;   /* borrowed */
+	uint64_t target_id;
 	/* identity */
 	char name[24];
 	enum target_scope scope;
@@ -84,7 +86,7 @@ struct frozen {
 	/* lost side-band records that are being read again */
 	struct frozen_resync {
 		struct resync_wait wait; /* in the target's list while it waits */
-		bool waits;
+		bool begun, waits;
 		struct event *limit;
 	} resync;
 	void (*ready)(void *arg); /* called when the recording has come, and when it waits for nothing any more */
@@ -122,5 +124,10 @@ int frozen_see_kernel(struct frozen *frozen, const uint64_t *addrs, size_t n) _m
 int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats);
 /* Since when the target is recorded: rings may be older than it. */
 uint64_t frozen_recorded_from(const struct frozen *frozen);
+/*
+ * The back end has gone on recording until now. What explains the recording is taken again: meanwhile processes have begun and ended, and mapped
+ * files. Without memory, or if the target was disarmed, it stays as it was. The loop.
+ */
+void frozen_renew(struct frozen *frozen);
 /* For what it waited for: it has come, or will not come. */
 void frozen_go_on(struct frozen *frozen);

@@ -266,8 +266,10 @@ static int open_pt(struct job *j, struct decode *d)
 		r = dump_new(&vo, &d->dump);
 	if (r == 0 && d->pd)
 		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, j->verify, &d->pt);
-	if (r >= 0 && d->pt)
+	if (r >= 0 && d->pt) {
 		replay_pt_set_blinds(d->pt, d->meta.blinds, d->meta.n_blinds);
+		replay_pt_set_end(d->pt, d->meta.pt_end_raw);
+	}
 	if (r >= 0 && j->view && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace, so only the timeline can be written");
 	if (r >= 0 && j->verify && !d->pt)

@@ -562,6 +562,7 @@ int meta_read(int fd, struct meta *ret)
 		stacks = json_get_string(events, "stacks");
 		m.unwinds = stacks && strcmp(stacks, "bpf") == 0;
 		read_filters(&m, events);
+		m.pt_end_raw = json_get_object(events, "pt") ? m.frozen_raw : 0;
 	}
 	host = json_get_object(o, "host");
 	if (host) {

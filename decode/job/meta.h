@@ -55,6 +55,7 @@ struct meta {
 	size_t n_ends;
 	struct pt_blind *blinds;
 	size_t n_blinds;
+	uint64_t pt_end_raw; /* all that are traced by Intel PT had stopped; 0: not known */
 	uint64_t frozen_raw; /* 0: not known */
 	uint64_t suspended;  /* since when nothing was recorded any more; 0: it was */
 	uint64_t wait_min_ns; /* shorter waits have no stacks */

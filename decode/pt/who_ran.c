@@ -146,6 +146,17 @@ int who_ran_record(struct who_ran *o, const struct perfevent *ev)
 	return 0;
 }
 
+int who_ran_end(struct who_ran *o, uint64_t time, uint32_t nobody)
+{
+	const struct change c = {.time = time, .pid = nobody, .tid = nobody, .known = true};
+	int r = 0;
+
+	for (uint32_t cpu = 0; r == 0 && cpu < MAX_CPUS; cpu++)
+		if (o->cpus[cpu].n && o->cpus[cpu].v[o->cpus[cpu].n - 1].time <= time)
+			r = add(o, cpu, &c);
+	return r;
+}
+
 struct who_ran *who_ran_free(struct who_ran *o)
 {
 	if (!o)

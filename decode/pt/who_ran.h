@@ -22,6 +22,8 @@ struct who_ran_span {
 int who_ran_new(struct budget *budget, struct who_ran **ret) _must_check_;
 /* Each record, in the order of time, before anybody asks. 0 or -ENOMEM. */
 int who_ran_record(struct who_ran *o, const struct perfevent *ev) _must_check_;
+/* From then on it is `nobody`, on each CPU of which there is a record, if none is later. 0 or -ENOMEM. */
+int who_ran_end(struct who_ran *o, uint64_t time, uint32_t nobody) _must_check_;
 struct who_ran *who_ran_free(struct who_ran *o);
 DEFINE_CLEANUP(struct who_ran *, who_ran_free)
 

@@ -58,6 +58,11 @@ void replay_pt_set_blinds(struct replay_pt *p, const struct pt_blind *v, size_t 
 	p->n_blinds = n;
 }
 
+void replay_pt_set_end(struct replay_pt *p, uint64_t ns)
+{
+	p->end_ns = ns;
+}
+
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev)
 {
 	return who_ran_record(p->who_ran, ev);
@@ -78,6 +83,8 @@ int replay_pt_open(struct replay_pt *p, struct images *images, struct process_ma
 	p->maps = maps;
 	wo.code = p->code;
 	p->code_ns = io_now_ns() - began;
+	if (r >= 0 && p->end_ns)
+		r = who_ran_end(p->who_ran, p->end_ns, PIPELINE_OTHERS);
 	return r < 0 ? r : pipeline_new(&wo, &p->work);
 }
 
@@ -318,6 +325,13 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 	return timeline_answer(r);
 }
 
+/* Whoever waits for the time of others has drawn what the recording says of its end. */
+static void pass_end(struct replay_pt *p, uint64_t ns)
+{
+	if (p->end_ns && ns >= p->end_ns && p->ns < p->end_ns)
+		p->ns = p->end_ns;
+}
+
 int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_t *ret_n)
 {
 	struct pipeline_event ev;
@@ -330,7 +344,7 @@ int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_
 	for (size_t i = 0; i < run.n; i++) {
 		pipeline_run_event(&run, i, &ev);
 		if (ev.tid == PIPELINE_OTHERS)
-			r = 0;
+			pass_end(p, ev.ns);
 		else if (ev.tid)
 			r = step(p, &ev);
 		else

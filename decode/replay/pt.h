@@ -41,6 +41,9 @@ DEFINE_CLEANUP(struct replay_pt *, replay_pt_free)
 /* When CPUs were not traced; borrowed. */
 void replay_pt_set_blinds(struct replay_pt *p, const struct pt_blind *v, size_t n);
 
+/* Who begins to be traced after that is nobody of the recording: it was born while it ended. 0: not known. */
+void replay_pt_set_end(struct replay_pt *p, uint64_t ns);
+
 /* Then each record in the order of time: who ran (decode/replay/prescan.h). 0 or -errno. */
 struct perfevent;
 int replay_pt_record(struct replay_pt *p, const struct perfevent *ev) _must_check_;

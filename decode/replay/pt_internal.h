@@ -89,6 +89,7 @@ struct replay_pt {
 	struct pt_notes *notes;
 	const struct pt_blind *blinds; /* borrowed */
 	size_t n_blinds;
+	uint64_t end_ns; /* 0: not known */
 	uint64_t blind_resumes; /* threads that ran while they were not traced, and went on somewhere */
 	struct missing_code *missing; /* code; made when the first is met */
 	struct dump *dump; /* borrowed; NULL: it is drawn */

@@ -146,6 +146,7 @@ static void on_stopped(void *arg)
 	pt_of(frozen)->stopping = NULL;
 	frozen->pending = false;
 	stopped(frozen);
+	frozen_renew(frozen);
 	frozen_go_on(frozen);
 }
 
@@ -187,7 +188,10 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	frozen->pending = pt->stopping != NULL;
 	if (!pt->stopping)
 		stopped(frozen);
-	return target->beside ? freeze_waits(target, frozen) : 0;
+	r = target->beside ? freeze_waits(target, frozen) : 0;
+	if (r == 0 && !pt->stopping)
+		frozen_renew(frozen);
+	return r;
 }
 
 /* ---- taking, on the copier thread */

@@ -257,6 +257,21 @@ static void test_exec(void **state)
 	teardown();
 }
 
+/* After the end it is nobody whom a record names, but where one is later. */
+static void test_end(void **state)
+{
+	(void)state;
+	two_cpus();
+	assert_int_equal(who_ran_end(f.who_ran, 200, UINT32_MAX), 0);
+	assert_int_equal(find(1, 350, 350), 1);
+	is_span(0, 300, UINT64_MAX, 0, 0);
+	assert_int_equal(find(2, 199, 250), 2);
+	is_span(0, 150, 200, 30, 31);
+	is_span(1, 200, UINT64_MAX, UINT32_MAX, UINT32_MAX);
+	assert_int_equal(find(3, 250, 250), 0);
+	teardown();
+}
+
 /* Records that say the same again begin nothing new. */
 static void test_repeated(void **state)
 {
@@ -296,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_equal_times),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_repeated),
 		cmocka_unit_test(test_little_memory),
 	};
