@@ -413,7 +413,7 @@ int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry 
 
 int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry)
 {
-	uint32_t key = (uint32_t)tid, zero = 0, use;
+	uint32_t key = (uint32_t)tid;
 	int fd = filter_map_fd(filter, "tids"), r;
 
 	if (entry_empty(entry)) {
@@ -428,8 +428,14 @@ int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *e
 		if (r < 0)
 			return r;
 	}
-	use = filter->n_threads > 0;
-	return bpf_map_update_elem(filter_map_fd(filter, "use_tids"), &zero, &use, BPF_ANY);
+	return filter_use(filter, FILTER_USE_THREADS, filter->n_threads > 0);
+}
+
+int filter_use(const struct filter *filter, enum filter_use use, bool is_used)
+{
+	uint32_t key = use, value = is_used;
+
+	return bpf_map_update_elem(filter_map_fd(filter, "uses"), &key, &value, BPF_ANY);
 }
 
 uint64_t filter_cpu_idle(const struct filter *filter, uint32_t cpu)
@@ -547,6 +553,11 @@ int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry 
 }
 
 int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_use(const struct filter *filter, enum filter_use use, bool is_used)
 {
 	return -EOPNOTSUPP;
 }

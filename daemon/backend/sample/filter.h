@@ -47,6 +47,8 @@ void filter_output_clear(struct filter *filter, unsigned int group, unsigned int
 int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry) _must_check_;
 int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry) _must_check_;
 struct filter_entry filter_entry_none(void);
+/* Whether there is something of that kind, before there is. That of threads is known here. */
+int filter_use(const struct filter *filter, enum filter_use use, bool is_used) _must_check_;
 
 /*
  * Records the stacks of the threads that run now and whose entries have FILTER_STACKS. It interrupts all CPUs, one after the

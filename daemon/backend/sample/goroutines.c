@@ -84,7 +84,11 @@ int goroutines_put(const struct filter *filter, pid_t pid, const struct go_layou
 {
 	const struct go_process entry = {.layout = *layout};
 	const uint32_t key = (uint32_t)pid;
+	int r;
 
+	r = filter_use(filter, FILTER_USE_GO, true);
+	if (r < 0)
+		return r;
 	/* Of a program that has just been executed nothing is told until what is known of the former is dropped. */
 	if (bpf_map_update_elem(map_of(filter), &key, &entry, BPF_NOEXIST) == 0 || errno == EEXIST)
 		return 0;

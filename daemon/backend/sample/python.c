@@ -89,6 +89,7 @@ struct owner {
 };
 
 struct python {
+	const struct filter *filter; /* borrowed */
 	int processes_fd, codes_fd; /* the filter's */
 	struct ring_buffer *ring;
 	struct event *readable;
@@ -289,6 +290,9 @@ int python_put(struct python *p, pid_t pid, uint64_t runtime, const struct pytho
 	if (known && bpf_map_lookup_elem(p->processes_fd, &key, &old) == 0 && old.generation == known &&
 	    (!old.runtime || (old.runtime == runtime && memcmp(&old.layout, layout, sizeof(*layout)) == 0)))
 		return 0;
+	r = filter_use(p->filter, FILTER_USE_PYTHON, true);
+	if (r < 0)
+		return r;
 	entry.generation = ++p->generation ? p->generation : ++p->generation;
 	r = hashmap_put(&p->generations, 0, key, entry.generation);
 	if (r < 0)
@@ -319,6 +323,7 @@ int python_new(struct event_base *base, const struct filter *filter, struct pyth
 	if (!p)
 		return -ENOMEM;
 	(void)pthread_mutex_init(&p->mutex, NULL);
+	p->filter = filter;
 	p->processes_fd = filter_map_fd(filter, "py_processes");
 	p->codes_fd = filter_map_fd(filter, "py_codes");
 	p->ring = ring_buffer__new(filter_map_fd(filter, "py_functions"), on_function, p, NULL);

@@ -26,6 +26,14 @@ enum filter_flag {
 	FILTER_STACKS = 1 << 1,	 /* a freeze takes its stack where it runs */
 };
 
+/* What most daemons never have: a program looks for none, in a map that is dear to ask, as long as it is not in use. */
+enum filter_use {
+	FILTER_USE_THREADS, /* entries of single threads */
+	FILTER_USE_PYTHON,
+	FILTER_USE_GO,
+	FILTER_USES,
+};
+
 struct filter_entry {
 	schedev_u16 waits[FILTER_ENTRY_GROUPS]; /* groups that take switches and wake-ups of it */
 	schedev_u16 flags;

@@ -60,7 +60,7 @@ inline_ __u64 goroutine_of(const struct task_struct *task, __u32 tgid)
 	__u64 id = 0;
 	__u32 why;
 
-	if (!constants.goroutines || !task->mm)
+	if (!constants.goroutines || !is_used(FILTER_USE_GO) || !task->mm)
 		return 0;
 	process = bpf_map_lookup_elem(&go_processes, &tgid);
 	if (!process || process->gone)

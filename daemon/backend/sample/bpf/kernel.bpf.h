@@ -82,7 +82,7 @@ struct task_struct {
 	_Bool throttled; /* only with CONFIG_CFS_BANDWIDTH, 6.18 on */
 	struct sched_entity se;
 	void *stack;
-	void *mm;
+	struct mm_struct *mm;
 	const struct cred *cred;
 	struct files_struct *files;
 	unsigned long jobctl;

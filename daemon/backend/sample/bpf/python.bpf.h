@@ -414,8 +414,16 @@ inline_ int python_walk(struct python_state *p)
 	return 0;
 }
 
+/* 0: it does not run Python. */
+inline_ struct python_process *python_process_of(__u32 tgid)
+{
+	struct python_process *process = constants.python && is_used(FILTER_USE_PYTHON) ? bpf_map_lookup_elem(&py_processes, &tgid) : 0;
+
+	return process && process->runtime ? process : 0;
+}
+
 /* Adds the frames of Python's functions to a stack that has been unwound. */
-inline_ void python_frames(struct unwind_state *s, __u32 own_tid, __u32 tgid, __u32 max)
+inline_ void python_frames(struct unwind_state *s, const struct task_struct *task, __u32 tgid, __u32 max)
 {
 	__u32 zero = 0, why;
 	struct python_process *process;
@@ -423,10 +431,8 @@ inline_ void python_frames(struct unwind_state *s, __u32 own_tid, __u32 tgid, __
 	__u64 at = s->n;
 
 	s->n_python = 0;
-	if (!constants.python)
-		return;
-	process = bpf_map_lookup_elem(&py_processes, &tgid);
-	if (!process || !process->runtime)
+	process = python_process_of(tgid);
+	if (!process)
 		return;
 	p = bpf_map_lookup_elem(&py_states, &zero);
 	if (!p)
@@ -434,7 +440,7 @@ inline_ void python_frames(struct unwind_state *s, __u32 own_tid, __u32 tgid, __
 	p->l = process->layout;
 	p->runtime = process->runtime;
 	p->generation = process->generation;
-	p->tid = own_tid;
+	p->tid = own_tid(task);
 	p->tgid = tgid;
 	p->cpu = bpf_get_smp_processor_id();
 	p->n = p->unnamed = p->stopped = 0;

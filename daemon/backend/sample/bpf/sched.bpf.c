@@ -41,13 +41,20 @@ struct {
 	__type(value, struct filter_entry);
 } tids SEC(".maps");
 
-/* Set when `tids` has an entry: most daemons never arm a single thread. */
+/* By enum filter_use. */
 struct {
 	__uint(type, MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, FILTER_USES);
 	__type(key, __u32);
 	__type(value, __u32);
-} use_tids SEC(".maps");
+} uses SEC(".maps");
+
+static __attribute__((always_inline)) int is_used(__u32 use)
+{
+	const __u32 *is = bpf_map_lookup_elem(&uses, &use);
+
+	return is && *is;
+}
 
 struct {
 	__uint(type, MAP_TYPE_ARRAY);
@@ -71,25 +78,32 @@ struct {
 
 #include "daemon/backend/sample/bpf/unwind.bpf.h"
 #include "daemon/backend/sample/bpf/kept.bpf.h"
-#include "daemon/backend/sample/bpf/python.bpf.h"
 #include "daemon/backend/sample/bpf/task.bpf.h"
+#include "daemon/backend/sample/bpf/python.bpf.h"
 #include "daemon/backend/sample/bpf/goroutine.bpf.h"
 #include "daemon/backend/sample/bpf/emit.bpf.h"
 
 static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgid, __u32 tid)
 {
-	__u32 zero = 0, *use;
 	struct filter_entry *e;
 
 	if (!tid)
 		return 0;
-	use = bpf_map_lookup_elem(&use_tids, &zero);
-	if (use && *use) {
+	if (is_used(FILTER_USE_THREADS)) {
 		e = bpf_map_lookup_elem(&tids, &tid);
 		if (e)
 			return e;
 	}
 	return bpf_map_lookup_elem(&tgids, &tgid);
+}
+
+/* The same where that of another thread is known: mostly both are of one process. */
+static __attribute__((always_inline)) struct filter_entry *filter_find_beside(__u32 tgid, __u32 tid, struct filter_entry *e, __u32 its_tgid,
+									      __u32 its_tid)
+{
+	if (tid && its_tid && tgid == its_tgid && !is_used(FILTER_USE_THREADS))
+		return e;
+	return filter_find(tgid, tid);
 }
 
 /* The stack of `task` is unwound, for the groups of `e` that want that; NULL: it is to be copied, or found by frame pointers. */
@@ -103,7 +117,7 @@ static __attribute__((always_inline)) struct unwind_state *unwind_for(const stru
 	if (!s)
 		*mask = 0;
 	else
-		python_frames(s, own_tid(task), tgid, PYTHON_SWITCH_FRAMES);
+		python_frames(s, task, tgid, PYTHON_SWITCH_FRAMES);
 	return s;
 }
 
@@ -185,13 +199,20 @@ static __attribute__((always_inline)) void emit_in(void *ctx, const struct filte
 
 static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
 {
+	const __u64 *comm;
+	__u64 words[2];
+
 	ev->other_pid = tgid_of(other);
 	ev->other_tid = tid_of(other);
 	/* 0 is the idle task; one that this namespace does not see is "other" for everybody. */
 	if (!ev->other_tid && other->pid)
 		ev->other_pid = ev->other_tid = SCHEDEV_MASKED_ID;
 	ev->other_uid = other->cred->uid.val;
-	bpf_probe_read_kernel(ev->other_comm, sizeof(ev->other_comm), other->comm);
+	/* As two words, which costs a tenth of a call that copies them. */
+	comm = (const __u64 *)other->comm;
+	words[0] = comm[0];
+	words[1] = comm[1];
+	__builtin_memcpy(ev->other_comm, words, sizeof(words));
 }
 
 SEC("tp_btf/sched_switch")
@@ -208,7 +229,7 @@ int on_switch(__u64 *ctx)
 	__u32 next_tgid = tgid_of(next), next_tid = tid_of(next);
 
 	from = filter_find(prev_tgid, prev_tid);
-	to = filter_find(next_tgid, next_tid);
+	to = filter_find_beside(next_tgid, next_tid, from, prev_tgid, prev_tid);
 	c = bpf_map_lookup_elem(&cpus, &cpu);
 	if (!c)
 		return 0;
@@ -271,15 +292,6 @@ int on_switch(__u64 *ctx)
 	return 0;
 }
 
-static __attribute__((always_inline)) __u64 address_of(void *pointer)
-{
-	void *volatile slot = pointer;
-	__u64 address = 0;
-
-	bpf_probe_read_kernel(&address, sizeof(address), (void *)&slot);
-	return address;
-}
-
 /*
  * Whether the current task itself wakes somebody, or an interrupt that came while it ran. The
  * count of preemption says it, but is no symbol that a program can link to on every kernel. So: an
@@ -294,9 +306,8 @@ static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_str
 #ifdef __TARGET_ARCH_x86
 	{
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs((void *)waker);
-		__u64 here = address_of(ctx);
 
-		if (here < (__u64)waker->stack || here >= address_of(regs))
+		if (ctx < waker->stack || ctx >= (void *)regs)
 			return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ;
 		/* Who is at its end, or a thread of the kernel's, runs nothing in user space. */
 		if ((waker->flags & (PF_KTHREAD | PF_EXITING)) || (long)regs->orig_ax >= 0)
@@ -308,12 +319,12 @@ static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_str
 }
 
 /* Which groups want no stack of who wakes `task`: the wait is a short one, or begins only. */
-static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entry *e, const struct task_struct *task)
+static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entry *e, const struct task_struct *task, __u64 now)
 {
 	__u32 pid = (__u32)task->pid;
 	struct filter_kept *k = e->later ? bpf_map_lookup_elem(&kept, &pid) : 0;
 
-	if (!k || (kept_is_now(k, task) && bpf_ktime_get_ns() - k->out_ns >= (__u64)e->wait_min_us * 1000))
+	if (!k || (kept_is_now(k, task) && now - k->out_ns >= (__u64)e->wait_min_us * 1000))
 		return 0;
 	return e->later;
 }
@@ -327,12 +338,14 @@ int on_waking(__u64 *ctx)
 	struct filter_entry *e;
 	struct unwind_state *s;
 	struct filter_cpu *c;
+	__u64 now;
 	__u32 cpu = bpf_get_smp_processor_id(), mask;
 
 	e = filter_find(tgid_of(wakee), tid_of(wakee));
 	if (!e || e->waits[0] == FILTER_NO_GROUP)
 		return 0;
 
+	now = bpf_ktime_get_ns();
 	__builtin_memset(&ev, 0, sizeof(ev));
 	ev.magic = SCHEDEV_MAGIC;
 	ev.kind = SCHEDEV_WAKEUP;
@@ -348,8 +361,8 @@ int on_waking(__u64 *ctx)
 	if (!c)
 		return 0;
 	/* An interrupt's "waker" is whoever it interrupted: his stack says nothing. */
-	if (!(ev.flags & SCHEDEV_IN_IRQ) && filter_find(ev.other_pid, ev.other_tid)) {
-		const __u32 early = wakes_early(e, wakee);
+	if (!(ev.flags & SCHEDEV_IN_IRQ) && filter_find_beside(ev.other_pid, ev.other_tid, e, ev.pid, ev.tid)) {
+		const __u32 early = wakes_early(e, wakee, now);
 
 		if (early)
 			emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, ~early, 0);
@@ -429,7 +442,7 @@ static __attribute__((always_inline)) int clock_record(struct clock_tick *ctx, c
 	}
 	if (!s)
 		return 0;
-	python_frames(s, own_tid(task), tgid_of(task), PYTHON_FRAMES_MAX);
+	python_frames(s, task, tgid_of(task), PYTHON_FRAMES_MAX);
 	__builtin_memset(&s->out.ev, 0, sizeof(s->out.ev));
 	s->out.ev.magic = SCHEDEV_MAGIC;
 	s->out.ev.kind = SCHEDEV_SAMPLE;

@@ -9,17 +9,26 @@
 #define NS_LEVELS 4
 #define MAX_RT_PRIO 100
 
+static __attribute__((always_inline)) __u64 address_of(const void *pointer)
+{
+	const void *volatile slot = pointer;
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), (void *)&slot);
+	return address;
+}
+
 /*
- * The number that a thread has in the daemon's pid namespace (a container's): what /proc and the
+ * The number that a thread, by its address, has in the daemon's pid namespace (a container's): what /proc and the
  * other records tell it. 0 if it has none there, or lost it by dying. Its own namespace is the
- * likely one, a few levels up are tried.
+ * likely one, a few levels up are tried. A function of its own, which the verifier checks once.
  */
-static __attribute__((always_inline)) __u32 ns_number(const struct task_struct *task)
+__attribute__((noinline)) __u32 ns_number(__u64 task)
 {
 	__u64 pid = 0;
 	__u32 level = 0;
 
-	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+	bpf_probe_read_kernel(&pid, sizeof(pid), (void *)(task + FIELD(task_struct, thread_pid)));
 	if (!pid)
 		return 0;
 	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
@@ -41,12 +50,12 @@ static __attribute__((always_inline)) __u32 ns_number(const struct task_struct *
 
 static __attribute__((always_inline)) __u32 tid_of(const struct task_struct *task)
 {
-	return constants.pidns ? ns_number(task) : (__u32)task->pid;
+	return constants.pidns ? ns_number(address_of(task)) : (__u32)task->pid;
 }
 
 static __attribute__((always_inline)) __u32 tgid_of(const struct task_struct *task)
 {
-	return constants.pidns ? ns_number(task->group_leader) : (__u32)task->tgid;
+	return constants.pidns ? ns_number(address_of(task->group_leader)) : (__u32)task->tgid;
 }
 
 /* The number that it has for itself. */
@@ -71,11 +80,9 @@ static __attribute__((always_inline)) __u32 own_tid(const struct task_struct *ta
  */
 static __attribute__((always_inline)) int is_in_exec(const struct task_struct *task)
 {
-	__u64 end_code = 1;
+	const struct mm_struct *mm = task->mm;
 
-	if (task->mm)
-		bpf_probe_read_kernel(&end_code, sizeof(end_code), (void *)((__u64)task->mm + FIELD(mm_struct, end_code)));
-	return !end_code;
+	return mm && !mm->end_code;
 }
 
 static __attribute__((always_inline)) __u32 state_abi(__u32 state)
