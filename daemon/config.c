@@ -52,7 +52,7 @@ const struct config_key config_keys[] = {
 	UINT("capture", dwarf_ring_kib, 64, 1048576, "16384", "KiB",
 		"size of the ring of each CPU with stacks=dwarf; a power of two"),
 	UINT("capture", ring_total_mib, 1, 1048576, "128", "MiB",
-		"maximum size of the rings of one event group, of all CPUs together; rings shrink to fit"),
+		"maximum size of the rings of one event group, of all CPUs together; rings shrink to fit. Switches and wake-ups that have no stack have half as much again"),
 	UINT("capture", dwarf_stack_bytes, 512, 65528, "8192", "bytes",
 		"bytes of the stack to copy into each sample with stacks=dwarf; a multiple of 8"),
 	CHOICE("capture", python_frames, "yes|no", "yes",

@@ -372,6 +372,7 @@ static int new_recording(struct daemon *d)
 	r = clockseries_new(d->base, clocks_wanted, d, &d->clocks);
 	if (r < 0)
 		return fail(r, "clocks");
+	targets_set_clocks(d->targets, d->clocks);
 	r = producers_new(d->base, c, &d->quota, d->clocks, &d->producers);
 	if (r < 0)
 		return fail(r, "event rings");

@@ -18,6 +18,8 @@
 #define TRIES 8
 /* The wall clock's distance from BOOTTIME changes by steps only; reading it takes a little. */
 #define STEP_MIN_NS 20000
+/* Of a rate that is carried on, as the decoder does it (decode/base/clockmap.c): of brackets that are closer it would be made of errors. */
+#define RATE_BASE_NS 100000000u
 #define SUSPEND_MIN_NS 1000000
 /* What NTP may add to or take from MONOTONIC's pace, and what it usually changes from one second to the next. */
 #define DRIFT_PPM 500
@@ -229,6 +231,37 @@ int clocks_tsc_to_monotonic(const struct clocks *c, uint64_t tsc, uint64_t *ret_
 	if (!c->tsc_usable)
 		return -ENODATA;
 	return convert(c, tsc_of, false, tsc, ret_monotonic, ret_error_ns);
+}
+
+/* So much time on RAW, by the rate between two brackets that are at least `base_ns` apart; else the two clocks are taken to run alike. */
+static uint64_t at_rate(uint64_t ns, const struct clocks_bracket *a, const struct clocks_bracket *b, uint64_t base_ns)
+{
+	if (b->monotonic <= a->monotonic || b->raw <= a->raw || b->raw - a->raw < base_ns)
+		return ns;
+	return (uint64_t)((unsigned __int128)ns * (b->raw - a->raw) / (b->monotonic - a->monotonic));
+}
+
+uint64_t clocks_monotonic_to_raw(const struct clocks *c, uint64_t monotonic, size_t *segment)
+{
+	const struct clocks_bracket *a, *b;
+	size_t i = *segment < c->n_brackets ? *segment : 0;
+
+	if (c->n_brackets == 0)
+		return monotonic;
+	while (i + 1 < c->n_brackets && c->brackets[i + 1].monotonic <= monotonic)
+		i++;
+	while (i > 0 && c->brackets[i].monotonic > monotonic)
+		i--;
+	*segment = i;
+	a = b = &c->brackets[i];
+	if (i + 1 < c->n_brackets)
+		b = &c->brackets[i + 1];
+	if (monotonic < a->monotonic) {
+		const uint64_t ago = at_rate(a->monotonic - monotonic, a, b, RATE_BASE_NS);
+
+		return ago < a->raw ? a->raw - ago : 0;
+	}
+	return a->raw + at_rate(monotonic - a->monotonic, a, b, 1);
 }
 
 /* ---- meta.json */

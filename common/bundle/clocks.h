@@ -72,6 +72,12 @@ int clocks_tsc_to_monotonic(const struct clocks *c, uint64_t tsc, uint64_t *ret_
 	_must_check_;
 
 /*
+ * MONOTONIC to RAW, before the brackets by the rate of the first two; without any the clocks are taken for the same. The decoder's way back
+ * is to the same time. It never falls where `monotonic` rises. *segment, 0 at first, is where it is looked for first.
+ */
+uint64_t clocks_monotonic_to_raw(const struct clocks *c, uint64_t monotonic, size_t *segment);
+
+/*
  * "clocks" of meta.json: {"tsc_usable","brackets":[{"monotonic","raw","realtime","boottime","tsc","width_ns"}],
  * "events":[{"kind","monotonic","amount_ns"}]}, brackets since `from_monotonic_ns` and the one before.
  * from_json answers -EPROTO for what is not that.

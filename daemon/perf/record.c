@@ -162,7 +162,7 @@ void record_sched_put(struct record_view *view, const struct tracerd_sched_event
 
 void record_set_time(struct record_view *view, uint64_t time_ns)
 {
-	/* It is behind the ids: see record_parse(). */
+	/* It is behind the ids, in a sample and in a trailer. */
 	memcpy(view->tid + 1, &time_ns, sizeof(time_ns));
 	view->time = time_ns;
 }

@@ -59,7 +59,6 @@ int record_parse(void *record, const struct record_layout *layout, struct record
 bool record_sched(const struct record_view *view, struct tracerd_sched_event *ret);
 void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev);
 
-/* Of a sample. */
 void record_set_time(struct record_view *view, uint64_t time_ns);
 
 /*

@@ -25,6 +25,7 @@
 #include "common/base/cleanup.h"
 
 struct config;
+struct clockseries;
 struct event_base;
 struct hub;
 struct openings;
@@ -163,6 +164,7 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
  * Arming it turns it into one that records, with the same id.
  */
 void targets_set_producers(struct targets *targets, struct producers *producers);
+void targets_set_clocks(struct targets *targets, const struct clockseries *clocks);
 /* For struct producers_callbacks. */
 void targets_producer_changed(struct targets *targets, struct producer *producer);
 void targets_producer_gone(struct targets *targets, struct producer *producer);

@@ -169,6 +169,7 @@ struct targets {
 	size_t n_armed, n_suspended, n_exited;
 	size_t n_events; /* of those that are armed: the ones that nobody armed */
 	struct producers *producers; /* borrowed; NULL: none (tests) */
+	const struct clockseries *clocks; /* likewise */
 	struct closer *closer;
 	void *machines[BACKENDS]; /* what each back end keeps of the machine */
 	struct openings *openings; /* borrowed; NULL: none (tests) */

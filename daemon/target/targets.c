@@ -323,6 +323,11 @@ struct targets *targets_free(struct targets *targets)
 	return NULL;
 }
 
+void targets_set_clocks(struct targets *targets, const struct clockseries *clocks)
+{
+	targets->clocks = clocks;
+}
+
 void targets_set_callbacks(struct targets *targets, const struct targets_callbacks *callbacks)
 {
 	targets->callbacks = *callbacks;

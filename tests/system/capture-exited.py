@@ -48,7 +48,9 @@ with Tracerd(config=config) as d:
         busy_for(c, o, 4)
         later = left(c, t)
         expect(at_once[0] > 10 and later[:2] == at_once[:2], f"{stacks}: {at_once[0]} samples and {at_once[1]} switches are there, and stay: {later[:2]}")
-        expect(later[2]["events"]["complete_from_ns"] == at_once[2]["events"]["complete_from_ns"], f"{stacks}: complete since the same moment")
+        # Between two readings of the clocks it is known to some nanoseconds, and the second one may have come in between.
+        apart = abs(later[2]["events"]["complete_from_ns"] - at_once[2]["events"]["complete_from_ns"])
+        expect(apart < 1e6, f"{stacks}: complete since the same moment, to {apart} ns")
         after = c.call("target.show", {"target": t})["target"]
         expect(after["lookback_ns"] == before["lookback_ns"] > 0 and not after["warnings"], f"{stacks}: show says so: {after['lookback_ns'] / 1e6:.0f} ms")
         for x in (t, o):

@@ -5,12 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/io.h"
 #include "common/base/log.h"
 #include "common/base/pids.h"
 #include "common/base/raw_clock.h"
 #include "daemon/backend/sample/sampler_internal.h"
 #include "daemon/backend/sample/sampling.h"
 #include "daemon/target/target_internal.h"
+
+/* Twice what NTP may have made of the time since a record, and a second. */
+#define CLOCKS_APART_NS 1000000000u
+#define CLOCKS_APART_PART 1000u
 
 /* One target's. */
 struct aside {
@@ -23,6 +28,7 @@ struct aside {
 	struct event_group *copies[SOURCES_MAX]; /* owned; NULL: that source is its own */
 	size_t n_sources;
 	uint64_t ended_ns; /* CLOCK_MONOTONIC_RAW */
+	uint64_t ahead_ns; /* MONOTONIC of it, then */
 	bool all_kinds;	   /* not only of shared groups: others are written to, too */
 	uint64_t bytes, max_bytes; /* of its copies */
 	const atomic_bool *cancel; /* nobody waits for it any more; NULL: somebody does */
@@ -40,7 +46,10 @@ struct batch {
 
 static bool is_of(const struct aside *a, const struct source *source, uint32_t pid, uint64_t time)
 {
-	if (time < source->from_ns || time > source->end_ns)
+	const uint64_t now = a->ended_ns + a->ahead_ns, apart = CLOCKS_APART_NS + (now > time ? (now - time) / CLOCKS_APART_PART : 0);
+
+	/* Whoever copies it looks more closely. */
+	if (time + apart < source->from_ns + a->ahead_ns || (source->end_ns != UINT64_MAX && time > source->end_ns + a->ahead_ns + apart))
 		return false;
 	return pids_have(a->pids, a->n_pids, (pid_t)pid);
 }
@@ -107,8 +116,29 @@ static int filter_ring(struct aside *a, const struct source *source, const struc
 	return ring_image(&own, ret);
 }
 
+/* Likewise: the oldest stays. */
+static int filter_switches(struct aside *a, const struct source *source, const struct switch_records *records, struct switch_ring *ret)
+{
+	_cleanup_(switch_records_fini) struct switch_records own = {.wrapped = records->wrapped, .overwritten = records->overwritten};
+	size_t n = 0;
+
+	for (size_t i = 0; i < records->n; i++)
+		n += i == 0 || is_of(a, source, records->v[i].ev.pid, records->v[i].time);
+	if (!has_room(a, n * sizeof(*own.v)))
+		return -EDQUOT;
+	own.v = calloc(n + 1, sizeof(*own.v));
+	if (!own.v)
+		return -ENOMEM;
+	for (size_t i = 0; i < records->n; i++)
+		if (i == 0 || is_of(a, source, records->v[i].ev.pid, records->v[i].time))
+			own.v[own.n++] = records->v[i];
+	switch_ring_image(&own, ret);
+	return 0;
+}
+
 static void copy_close(struct event_group *copy)
 {
+	switch_rings_free(copy->switches, copy->events[GROUP_CLOCK].n_cpus);
 	eventset_close(&copy->events[GROUP_CLOCK]);
 	group_survey_fini(&copy->survey);
 	free(copy->ids);
@@ -136,7 +166,8 @@ static int make_copy(const struct event_group *group, struct event_group **ret)
 	copy->ids = calloc(group->n_ids, sizeof(*copy->ids));
 	to->cpus = calloc(from->n_cpus, sizeof(*to->cpus));
 	to->rings = calloc(from->n_cpus, sizeof(*to->rings));
-	if (!copy->ids || !to->cpus || !to->rings) {
+	copy->switches = group->switches ? calloc(from->n_cpus, sizeof(*copy->switches)) : NULL;
+	if ((group->switches && !copy->switches) || !copy->ids || !to->cpus || !to->rings) {
 		copy_close(copy);
 		return -ENOMEM;
 	}
@@ -166,6 +197,22 @@ static int copy_ring(struct asides *asides, const struct event_group *group, siz
 			to = &a->copies[i]->events[GROUP_CLOCK];
 			a->result = r < 0 ? r : filter_ring(a, &a->sources[i], &copy, &records, &to->rings[cpu]);
 			to->ring_bytes += to->rings[cpu].size;
+		}
+	return r;
+}
+
+static int copy_switches(struct asides *asides, const struct event_group *group, size_t cpu)
+{
+	_cleanup_(switch_records_fini) struct switch_records records = {.n = 0};
+	struct aside *a;
+	int r;
+
+	r = switch_ring_copy(&group->switches[cpu], &records);
+	STAILQ_FOREACH(a, asides, link)
+		for (size_t i = 0; i < a->n_sources; i++) {
+			if (a->sources[i].group != group || a->result < 0)
+				continue;
+			a->result = r < 0 ? r : filter_switches(a, &a->sources[i], &records, &a->copies[i]->switches[cpu]);
 		}
 	return r;
 }
@@ -216,7 +263,7 @@ static void copy_group(struct asides *asides, const struct event_group *group)
 		see_cancelled(asides);
 		if (!ring_is_there(&clock->rings[cpu]) || !is_wanted_of(asides, group))
 			continue;
-		if (copy_ring(asides, group, cpu) < 0)
+		if (copy_ring(asides, group, cpu) < 0 || (group->switches && copy_switches(asides, group, cpu) < 0))
 			return;
 	}
 }
@@ -251,7 +298,7 @@ static int charge(struct target *target, const struct aside *a)
 	int r;
 
 	for (size_t i = 0; i < a->n_sources; i++)
-		bytes += a->copies[i] ? a->copies[i]->events[GROUP_CLOCK].ring_bytes : 0;
+		bytes += a->copies[i] ? event_group_bytes(a->copies[i]) : 0;
 	if (!sampler_may_set_aside(sampler_of(a->targets), bytes))
 		return -EDQUOT;
 	quota_release(charge);
@@ -371,6 +418,7 @@ struct aside *aside_new(const struct source *sources, size_t n_sources, uint64_t
 	if (!a)
 		return NULL;
 	a->ended_ns = now_ns;
+	a->ahead_ns = io_now_ns() - clock_raw_ns();
 	a->all_kinds = true;
 	for (; a->n_sources < n_sources; a->n_sources++) {
 		a->sources[a->n_sources] = sources[a->n_sources];

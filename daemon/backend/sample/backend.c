@@ -36,7 +36,7 @@
 /* Shared rings are the daemon's, unless they are larger than configured. */
 static bool is_charged(const struct event_group *group)
 {
-	return group->spec.kind != GROUP_CPU || group->spec.ring_bytes > sampler_ring_bytes(group->sampler, group->spec.stacks);
+	return group->spec.kind != GROUP_CPU || sampler_is_larger(group->sampler, &group->spec);
 }
 
 /* Charges the owner for a group of its own, in place of the one before. */
@@ -49,7 +49,7 @@ static int charge_rings(struct target *target, const struct event_group *group)
 
 	quota_release(charge);
 	if (is_charged(group))
-		r = quota_charge(quota, target->owner, QUOTA_RING_BYTES, group->events[GROUP_CLOCK].ring_bytes, charge);
+		r = quota_charge(quota, target->owner, QUOTA_RING_BYTES, event_group_bytes(group), charge);
 	if (r == 0)
 		r = target_charge_fds(target, group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
 	if (r == 0)
@@ -214,7 +214,7 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 	r = charge_rings(target, group);
 	if (r != 0) {
 		(void)snprintf(why, why_size, "uid %u has too little ring memory (uid_ring_mib) or descriptors (uid_fds) left: it needs %zu MiB and %zu",
-			       (unsigned int)target->owner, group->events[GROUP_CLOCK].ring_bytes >> 20,
+			       (unsigned int)target->owner, (size_t)(event_group_bytes(group) >> 20),
 			       group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
 		(void)event_group_put(group);
 		return r > 0 ? TARGET_E_QUOTA : r;
@@ -290,7 +290,8 @@ static bool group_fits(struct target *target, bool members_added)
 	const struct event_group *group = sampling_group(target);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
-	if (group->spec.stacks != sample_stacks(target) || group->spec.ring_bytes != sample_ring_bytes(target) || is_outdated(group))
+	if (group->spec.stacks != sample_stacks(target) || group->spec.ring_bytes != sample_ring_bytes(target) ||
+	    (group->spec.switch_bytes && group->spec.switch_bytes != sample_switch_bytes(target)) || is_outdated(group))
 		return false;
 	if (sampling_is_beside(target))
 		return true;

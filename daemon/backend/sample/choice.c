@@ -25,6 +25,15 @@ size_t sample_ring_bytes(const struct target *target)
 	return kept > configured ? kept : configured;
 }
 
+size_t sample_switch_bytes(const struct target *target)
+{
+	const enum stacks_mode stacks = sample_stacks(target);
+	const size_t configured = sampler_switch_bytes(sampler_of(target->targets), stacks);
+	const size_t kept = keep_switch_bytes(sampling_of(target)->keep, stacks);
+
+	return kept > configured ? kept : configured;
+}
+
 /* The cgroup that holds nothing but the target, if there is one: 0 or 1 for none. */
 int sample_own_cgroup(struct target *target, struct cgroup *ret)
 {
@@ -96,7 +105,8 @@ static void explain(const struct sample_choice *choice, struct target *target)
 static struct group_wish wish_of(const struct target *target)
 {
 	return (struct group_wish){
-		.stacks = sample_stacks(target), .kernel = target->kernel_stacks, .ring_bytes = sample_ring_bytes(target)};
+		.stacks = sample_stacks(target), .kernel = target->kernel_stacks, .ring_bytes = sample_ring_bytes(target),
+		.switch_bytes = sample_switch_bytes(target)};
 }
 
 /* ---- attempts, on the loop */

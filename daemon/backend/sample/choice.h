@@ -34,6 +34,7 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 /* The stacks and the size that the target's rings should have; the cgroup that holds nothing but the target: 0, or 1 for none. */
 enum stacks_mode sample_stacks(const struct target *target);
 size_t sample_ring_bytes(const struct target *target);
+size_t sample_switch_bytes(const struct target *target);
 int sample_own_cgroup(struct target *target, struct cgroup *ret) _must_check_;
 /* These are the events of a control group that the unit had: they never see anything again. */
 bool sample_is_of_the_past(const struct target *target, const struct event_group *group);

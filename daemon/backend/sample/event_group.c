@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <time.h>
 
+#include "common/base/io.h"
 #include "common/base/raw_clock.h"
 #include "common/bundle/perfabi.h"
 #include "daemon/backend/sample/filter.h"
+#include "daemon/base/closer.h"
 
 #define SURVEY_TALLIES_MAX 65536
 #define RING_MIN_BYTES (64u << 10)
@@ -32,8 +35,9 @@ static void attr_common(const struct group_spec *spec, uint64_t read_format, str
 		.exclude_callchain_kernel = !spec->kernel_stacks,
 		.exclude_kernel = !spec->kernel,
 		.exclude_hv = 1,
+		/* that which the switch programs read; see event_group_exported_attr() */
 		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC_RAW,
+		.clockid = CLOCK_MONOTONIC,
 		.write_backward = 1,
 		/* Nobody polls these rings. */
 		.watermark = 1,
@@ -134,6 +138,36 @@ static int outputs_open(struct event_group *group, struct filter *filter)
 	return 0;
 }
 
+/* Where there can be none they are not needed. */
+static int switches_open(struct event_group *group, const struct filter *filter)
+{
+	const struct eventset *clock = &group->events[GROUP_CLOCK];
+	int r;
+
+	if (!group->spec.switch_bytes)
+		return 0;
+	r = filter_rings_open(filter, group->index, clock->cpus, clock->n_cpus, group->spec.switch_bytes, &group->switch_map);
+	if (r < 0)
+		return r == -EOPNOTSUPP ? 0 : r;
+	group->switches = calloc(clock->n_cpus, sizeof(*group->switches));
+	if (!group->switches)
+		return -ENOMEM;
+	for (size_t i = 0; i < clock->n_cpus; i++) {
+		group->switches[i].ring = &group->switch_map.base[clock->cpus[i]];
+		group->switches[i].records = filter_ring_records(&group->switch_map, clock->cpus[i]);
+		if (!group->switches[i].records)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static void unmap_rings(void *data)
+{
+	const struct filter_rings *rings = data;
+
+	(void)munmap((void *)(uintptr_t)rings->base, rings->bytes);
+}
+
 static void outputs_clear(struct event_group *group, struct filter *filter)
 {
 	for (int e = GROUP_PLAIN; e >= GROUP_STACK; e--) {
@@ -157,6 +191,11 @@ static void group_cleanup(struct group_cleanup *c)
 		return;
 	/* On the thread that opened it; what there is of it may be much. */
 	outputs_clear(group, c->filter);
+	switch_rings_free(group->switches, group->events[GROUP_CLOCK].n_cpus);
+	if (group->switch_map.base) {
+		filter_rings_close(c->filter, group->index);
+		unmap_rings(&group->switch_map);
+	}
 	for (int e = GROUP_PLAIN; e >= GROUP_CLOCK; e--)
 		eventset_close(&group->events[e]);
 	free(group->ids);
@@ -201,6 +240,8 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 	}
 	if (index != FILTER_NO_GROUP) {
 		r = outputs_open(group, filter);
+		if (r == 0)
+			r = switches_open(group, filter);
 		if (r < 0)
 			return r;
 	}
@@ -220,6 +261,9 @@ struct event_group *event_group_close(struct event_group *group, struct filter *
 	if (!group)
 		return NULL;
 	outputs_clear(group, filter);
+	switch_rings_free(group->switches, group->events[GROUP_CLOCK].n_cpus);
+	if (group->switch_map.base)
+		closer_call(closer, unmap_rings, &group->switch_map, sizeof(group->switch_map), 0);
 	/* What writes to the rings of the clock goes before it. */
 	for (int e = 0; e < GROUP_EVENTS; e++)
 		events[e] = group->events[GROUP_EVENTS - 1 - e];
@@ -239,6 +283,15 @@ enum group_event event_group_event(const struct event_group *group, uint64_t id)
 	return found ? found->event : GROUP_EVENTS;
 }
 
+uint64_t event_group_bytes(const struct event_group *group)
+{
+	uint64_t bytes = group->events[GROUP_CLOCK].ring_bytes + group->switch_map.bytes;
+
+	for (size_t i = 0; group->switches && i < group->events[GROUP_CLOCK].n_cpus; i++)
+		bytes += group->switches[i].image.n * sizeof(struct filter_record);
+	return bytes;
+}
+
 uint64_t event_group_lost(const struct event_group *group)
 {
 	uint64_t lost = group->lost_before;
@@ -246,6 +299,14 @@ uint64_t event_group_lost(const struct event_group *group)
 	for (int e = 0; e < GROUP_EVENTS; e++)
 		lost += eventset_lost(&group->events[e], group->attrs[e].read_format);
 	return lost;
+}
+
+struct perf_event_attr event_group_exported_attr(const struct event_group *group, enum group_event event)
+{
+	struct perf_event_attr attr = group->attrs[event];
+
+	attr.clockid = CLOCK_MONOTONIC_RAW;
+	return attr;
 }
 
 size_t event_group_fds(const struct event_group *group)
@@ -356,6 +417,26 @@ static int survey_record(const struct event_group *group, struct group_survey *s
 	return record_sched(&view, &ev) ? tally_add(survey, ev.pid, ev.tid, ev.kind != SCHEDEV_SAMPLE) : 0;
 }
 
+/* What a ring has lost begins before its oldest record; the shortest one says what all have. */
+static void survey_oldest(struct group_survey *survey, enum group_ring kind, uint64_t oldest)
+{
+	if (oldest > survey->oldest_of[kind])
+		survey->oldest_of[kind] = oldest;
+}
+
+static int survey_switches(const struct switch_ring *ring, struct group_survey *survey)
+{
+	_cleanup_(switch_records_fini) struct switch_records records = {.n = 0};
+	int r;
+
+	r = switch_ring_copy(ring, &records);
+	for (size_t i = records.n; r == 0 && i > 0; i--)
+		r = tally_add(survey, records.v[i - 1].ev.pid, records.v[i - 1].ev.tid, true);
+	if (r == 0 && records.wrapped && records.n)
+		survey_oldest(survey, GROUP_RING_SWITCHES, records.v[0].time);
+	return r;
+}
+
 static int survey_ring(const struct event_group *group, const struct ring *ring, struct group_survey *survey)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
@@ -371,9 +452,8 @@ static int survey_ring(const struct event_group *group, const struct ring *ring,
 		if (r < 0)
 			return r;
 	}
-	/* What this ring has lost begins before its oldest record; the shortest ring says what all have. */
-	if ((copy.wrapped || records.malformed) && oldest > survey->oldest_ns)
-		survey->oldest_ns = oldest;
+	if (copy.wrapped || records.malformed)
+		survey_oldest(survey, GROUP_RING_EVENTS, oldest);
 	return 0;
 }
 
@@ -385,7 +465,8 @@ void group_survey_fini(struct group_survey *survey)
 
 int event_group_look(const struct event_group *group, struct group_survey *ret)
 {
-	_cleanup_(group_survey_fini) struct group_survey survey = {.at_ns = clock_raw_ns(), .oldest_ns = group->created_ns};
+	_cleanup_(group_survey_fini) struct group_survey survey = {.at_ns = clock_raw_ns()};
+	const uint64_t ahead_ns = io_now_ns() - survey.at_ns;
 	const struct eventset *clock = &group->events[GROUP_CLOCK];
 	int r;
 
@@ -393,10 +474,20 @@ int event_group_look(const struct event_group *group, struct group_survey *ret)
 		if (!ring_is_there(&clock->rings[i]))
 			continue;
 		r = survey_ring(group, &clock->rings[i], &survey);
+		if (r == 0 && group->switches)
+			r = survey_switches(&group->switches[i], &survey);
 		if (r < 0)
 			return r;
 	}
 	tallies_merge(&survey);
+	/* What NTP makes of so short a time does not matter here. */
+	for (int kind = 0; kind < GROUP_RINGS; kind++) {
+		uint64_t *oldest = &survey.oldest_of[kind];
+
+		*oldest = *oldest > ahead_ns + group->created_ns ? *oldest - ahead_ns : group->created_ns;
+		if (*oldest > survey.oldest_ns)
+			survey.oldest_ns = *oldest;
+	}
 	survey.lost = event_group_lost(group);
 	*ret = survey;
 	survey = (struct group_survey){0};

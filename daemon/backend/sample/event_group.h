@@ -15,6 +15,8 @@
 #include <sys/types.h>
 
 #include "common/base/cleanup.h"
+#include "daemon/backend/sample/filter.h"
+#include "daemon/backend/sample/switch_ring.h"
 #include "daemon/perf/eventset.h"
 #include "daemon/perf/record.h"
 #include "daemon/target/target.h"
@@ -38,11 +40,15 @@ struct group_spec {
 	bool kernel;                     /* ticks in the kernel count too (with the user's stack) */
 	bool kernel_stacks;              /* also the kernel's stack: in the rings of such targets only, see group_find() */
 	unsigned int hz;
-	size_t ring_bytes;
+	size_t ring_bytes;   /* of each CPU */
+	size_t switch_bytes; /* likewise, for what has no stack, where that has a ring of its own */
 	unsigned int stack_bytes;
 	unsigned int epoch; /* of CPUs: sampler_epoch() */
 	const atomic_bool *cancel; /* while it is opened; may be NULL */
 };
+
+/* A group has two kinds of rings on each CPU: those of its events, and those for what has no stack. */
+enum group_ring { GROUP_RING_EVENTS, GROUP_RING_SWITCHES, GROUP_RINGS };
 
 /* What the rings held at one moment. */
 struct group_tally {
@@ -51,7 +57,8 @@ struct group_tally {
 };
 struct group_survey {
 	uint64_t at_ns;     /* CLOCK_MONOTONIC_RAW; 0: never made */
-	uint64_t oldest_ns; /* everything since then is there */
+	uint64_t oldest_ns; /* everything since then is there, */
+	uint64_t oldest_of[GROUP_RINGS]; /* and of each kind of ring */
 	uint64_t lost;      /* what the kernel had lost */
 	struct group_tally *tallies; /* owned */
 	size_t n_tallies, room;
@@ -68,6 +75,8 @@ struct event_group {
 	struct perf_event_attr attrs[GROUP_EVENTS];
 	struct record_layout layouts[GROUP_EVENTS];
 	struct eventset events[GROUP_EVENTS]; /* STACK and PLAIN write to the rings of CLOCK */
+	struct switch_ring *switches; /* owned, one for each of CLOCK's CPUs; NULL: what has no stack goes to PLAIN */
+	struct filter_rings switch_map; /* mapped: where they are; base is NULL for images */
 	struct group_id {
 		uint64_t id;
 		enum group_event event;
@@ -90,5 +99,9 @@ struct event_group *event_group_close(struct event_group *group, struct filter *
 enum group_event event_group_event(const struct event_group *group, uint64_t id);
 /* Walks all rings, which takes as long as copying them: any thread but the loop's. 0, -ENOMEM. */
 int event_group_look(const struct event_group *group, struct group_survey *ret) _must_check_;
+/* The event as a bundle has it: records are CLOCK_MONOTONIC in the rings, and CLOCK_MONOTONIC_RAW in a bundle, as all others there. */
+struct perf_event_attr event_group_exported_attr(const struct event_group *group, enum group_event event);
+/* The memory of its rings, of all CPUs. */
+uint64_t event_group_bytes(const struct event_group *group);
 uint64_t event_group_lost(const struct event_group *group);
 size_t event_group_fds(const struct event_group *group);

@@ -12,6 +12,7 @@
 
 #include "common/base/address.h"
 #include "common/base/raw_clock.h"
+#include "common/bundle/clocks.h"
 #include "common/bundle/perfabi.h"
 #include "common/bundle/perfdata_write.h"
 #include "common/control/json.h"
@@ -22,6 +23,7 @@
 #include "daemon/backend/sample/mask.h"
 #include "daemon/backend/sample/python.h"
 #include "daemon/backend/sample/unwound.h"
+#include "daemon/base/clockseries.h"
 #include "daemon/perf/ring.h"
 
 #define OUT_BYTES (256u << 10)
@@ -130,32 +132,21 @@ static void see_thread(struct export *samples, const struct record_view *view)
 		(void)!hashmap_put(&samples->seen, 0, tid, view->time);
 }
 
-static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out,
-		       struct frozen_stats *stats, uint64_t *oldest_ns)
+/* One of the group's event, with the time that it has in a ring. */
+static int copy_event(struct frozen *frozen, size_t index, uint8_t *record, enum group_event event, struct export_out *out,
+		      struct frozen_stats *stats, uint64_t *oldest_ns)
 {
 	struct export *samples = export_of(frozen);
 	const struct source *source = &samples->sources[index];
-	struct perf_event_header *h = (void *)record;
 	_Alignas(8) uint8_t expanded[UNWOUND_RECORD_MAX];
+	struct perf_event_header *h;
 	struct record_view view;
-	enum group_event event;
 	bool doubted;
-	uint64_t id;
 	int r;
 
-	if (count_loss(h, stats))
-		return 0;
-	if (record_id(record, &id) < 0) {
-		stats->malformed++;
-		return 0;
-	}
-	event = event_group_event(source->group, id);
-	if (event == GROUP_EVENTS) {
-		/* An inherited event has its parent's id; any other id is not of this group. */
-		stats->malformed++;
-		return 0;
-	}
 	r = record_parse(record, &source->group->layouts[event], &view);
+	if (r == 0)
+		record_set_time(&view, clocks_monotonic_to_raw(samples->clocks, view.time, &samples->clocks_segment));
 	if (r == 0)
 		r = unwound_expand(source->group, &view, &event, expanded);
 	if (r < 0) {
@@ -196,6 +187,24 @@ static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, str
 	return r < 0 ? r : export_record(out, h, h->size);
 }
 
+static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out, struct frozen_stats *stats,
+		       uint64_t *oldest_ns)
+{
+	enum group_event event = GROUP_EVENTS;
+	uint64_t id;
+
+	if (count_loss((const struct perf_event_header *)(const void *)record, stats))
+		return 0;
+	/* An inherited event has its parent's id; any other id is not of this group. */
+	if (record_id(record, &id) == 0)
+		event = event_group_event(export_of(frozen)->sources[index].group, id);
+	if (event == GROUP_EVENTS) {
+		stats->malformed++;
+		return 0;
+	}
+	return copy_event(frozen, index, record, event, out, stats, oldest_ns);
+}
+
 static int copy_ring(struct frozen *frozen, size_t index, const struct ring *ring, struct export_out *out,
 		     struct frozen_stats *stats, struct ring_state *ret)
 {
@@ -225,6 +234,27 @@ static int copy_ring(struct frozen *frozen, size_t index, const struct ring *rin
 	return 0;
 }
 
+static int copy_switches(struct frozen *frozen, size_t index, const struct switch_ring *ring, struct export_out *out,
+			 struct frozen_stats *stats, struct ring_state *ret)
+{
+	_cleanup_(switch_records_fini) struct switch_records records = {.n = 0};
+	_Alignas(8) uint8_t record[UNWOUND_RECORD_MAX];
+	const uint64_t began = clock_raw_ns();
+	int r;
+
+	r = switch_ring_copy(ring, &records);
+	if (r < 0)
+		return r;
+	stats->copy_ns += clock_raw_ns() - began;
+	out->held_size = 0;
+	stats->overwritten_bytes += records.overwritten * sizeof(*records.v);
+	ret->wrapped = records.wrapped;
+	for (size_t i = 0; i < records.n && r == 0; i++)
+		r = unwound_plain(export_of(frozen)->sources[index].group, &records.v[i], record) < 0 ? -EBADMSG :
+			copy_event(frozen, index, record, GROUP_PLAIN, out, stats, &ret->oldest_ns);
+	return r;
+}
+
 /* ---- all */
 
 static int add_events(const struct frozen *frozen, size_t index, struct perfdata_writer *writer)
@@ -233,16 +263,25 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 	const struct event_group *group = export_of(frozen)->sources[index].group;
 
 	for (unsigned int e = 0; e < GROUP_EVENTS; e++) {
-		uint64_t id = EVENT_ID(index, e);
+		const struct perf_event_attr attr = event_group_exported_attr(group, e);
+		const uint64_t id = EVENT_ID(index, e);
 		int r;
 
 		if (e != GROUP_CLOCK && group->index == FILTER_NO_GROUP)
 			continue;
-		r = perfdata_add_event(writer, names[e], &group->attrs[e], &id, 1);
+		r = perfdata_add_event(writer, names[e], &attr, &id, 1);
 		if (r < 0)
 			return r;
 	}
 	return 0;
+}
+
+/* 0: it has lost nothing. A ring from which nothing could be read is complete from the freeze only. */
+static uint64_t complete_since(const struct frozen *frozen, const struct ring_state *ring)
+{
+	if (!ring->wrapped)
+		return 0;
+	return ring->oldest_ns ? ring->oldest_ns : frozen->raw_ns;
 }
 
 /* *ret_oldest_ns: all its rings have everything since then. */
@@ -264,19 +303,24 @@ static int copy_source(struct frozen *frozen, size_t index, struct export_out *o
 		return r;
 	stats->lost += source_lost(source, lost);
 	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
-		struct ring_state *ring = &samples->rings[samples->n_rings];
+		struct ring_state *ring = &samples->rings[samples->n_rings], switches = {.cpu = clock->cpus[cpu]};
 
 		if (!ring_is_there(&clock->rings[cpu]))
 			continue;
 		*ring = (struct ring_state){.cpu = clock->cpus[cpu]};
 		samples->n_rings++;
 		r = copy_ring(frozen, index, &clock->rings[cpu], out, stats, ring);
+		if (r == 0 && source->group->switches)
+			r = copy_switches(frozen, index, &source->group->switches[cpu], out, stats, &switches);
 		if (r < 0)
 			return r;
-		if (!ring->wrapped)
+		ring->complete_ns = complete_since(frozen, ring);
+		if (complete_since(frozen, &switches) > ring->complete_ns)
+			ring->complete_ns = complete_since(frozen, &switches);
+		if (switches.oldest_ns && (!ring->oldest_ns || switches.oldest_ns < ring->oldest_ns))
+			ring->oldest_ns = switches.oldest_ns;
+		if (!ring->complete_ns)
 			continue;
-		/* A ring from which nothing could be read is complete from the freeze only. */
-		ring->complete_ns = ring->oldest_ns ? ring->oldest_ns : frozen->raw_ns;
 		if (ring->complete_ns > *ret_oldest_ns)
 			*ret_oldest_ns = ring->complete_ns;
 		ring->complete_ns = source_complete_ns(source, ring->complete_ns);
@@ -396,11 +440,24 @@ static void take_outages(struct target *target, struct export *samples, uint64_t
 	}
 }
 
+static int freeze_clocks(const struct target *target, struct export *samples)
+{
+	struct clocks *clocks = malloc(sizeof(*clocks));
+
+	if (!clocks)
+		return -ENOMEM;
+	*clocks = *clockseries_get(target->targets->clocks);
+	clocks_take(clocks);
+	samples->clocks = clocks;
+	return 0;
+}
+
 int export_freeze(struct target *target, struct frozen *frozen)
 {
 	const struct sampling *s = sampling_of(target);
 	struct export *samples = calloc(1, sizeof(*samples));
 	const struct group_spec *spec;
+	int r;
 
 	if (!samples)
 		return -ENOMEM;
@@ -414,6 +471,9 @@ int export_freeze(struct target *target, struct frozen *frozen)
 		samples->sources[samples->n_sources] = s->sources[samples->n_sources];
 	if (!samples->n_sources)
 		return 0;
+	r = freeze_clocks(target, samples);
+	if (r < 0)
+		return r;
 	take_outages(target, samples, frozen->raw_ns);
 	/*
 	 * Only the copy finds out what is missing at the beginning; until then assume that the rings have everything since
@@ -432,7 +492,7 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	if (frozen->wait_min_ns && target->state == TARGET_ARMED && sampler_filter(sampler_of(target->targets)))
 		kept_freeze(sampler_filter(sampler_of(target->targets)), frozen, &samples->kept);
 	if (sampler_unwind(sampler_of(target->targets))) {
-		int r = unwind_copy_doubts(sampler_unwind(sampler_of(target->targets)), &samples->doubts);
+		r = unwind_copy_doubts(sampler_unwind(sampler_of(target->targets)), &samples->doubts);
 
 		if (r < 0)
 			return r;
@@ -469,6 +529,7 @@ void export_free(struct frozen *frozen)
 	exported_functions_fini(&export_of(frozen)->functions);
 	unwind_doubts_fini(&export_of(frozen)->doubts);
 	free(export_of(frozen)->rings);
+	free(export_of(frozen)->clocks);
 	free(export_of(frozen));
 }
 

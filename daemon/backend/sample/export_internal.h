@@ -14,6 +14,7 @@
 #include "daemon/backend/sample/unwind.h"
 
 struct blocked;
+struct clocks;
 struct perfdata_writer;
 struct record_view;
 
@@ -50,6 +51,8 @@ struct export {
 	struct unwind_doubts doubts;
 	uint64_t n_doubted; /* stacks that are not believed */
 	struct exported_functions functions;
+	struct clocks *clocks; /* owned: as of the freeze */
+	size_t clocks_segment;
 };
 
 static inline struct export *export_of(const struct frozen *frozen)

@@ -80,7 +80,7 @@ static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, un
 			uint64_t complete_ns, uint64_t time_ns, struct export_out *out)
 {
 	const uint64_t id = EVENT_ID(0, event);
-	struct perf_event_attr attr = export_of(frozen)->sources[0].group->attrs[GROUP_PLAIN];
+	struct perf_event_attr attr = event_group_exported_attr(export_of(frozen)->sources[0].group, GROUP_PLAIN);
 	_cleanup_free_ uint8_t *record = malloc(BLOCKED_RECORD_MAX);
 	const struct blocked_stack *s;
 	size_t pos = 0;

@@ -26,6 +26,9 @@
 #define CAN_UNWIND false
 #endif
 
+#define RING_FLAGS (BPF_F_MMAPABLE | BPF_F_INNER_MAP)
+#define RING_ENTRIES_MAX (1u << 30)
+
 struct filter {
 	struct bpf_object *object;
 	struct bpf_link *links[5];
@@ -36,7 +39,7 @@ struct filter {
 	struct filter_cpu *cpus; /* mapped */
 	size_t cpus_bytes;
 	unsigned int n_cpus;
-	bool unwinds, python;
+	bool unwinds, python, rings;
 	size_t n_threads; /* entries in the map of single threads */
 	filter_wake_fn fn;
 	void *arg;
@@ -89,10 +92,11 @@ static uint32_t own_pidns(void)
 }
 
 /* Constants of the program, before it is loaded: the verifier cuts what they rule out. */
-static int set_constants(struct bpf_object *object, unsigned int n_cpus, bool have_prev_state, bool unwinds, bool python)
+static int set_constants(struct bpf_object *object, const struct filter *filter, bool have_prev_state, bool unwinds, bool python)
 {
 	struct filter_constants constants = {
-		.have_prev_state = have_prev_state, .n_cpus = n_cpus, .unwind = unwinds, .python = python, .goroutines = unwinds, .pidns = own_pidns()};
+		.have_prev_state = have_prev_state, .n_cpus = filter->n_cpus, .unwind = unwinds, .python = python, .goroutines = unwinds,
+		.rings = filter->rings, .pidns = own_pidns()};
 	struct bpf_map *map, *rodata = NULL;
 	size_t size;
 
@@ -135,6 +139,29 @@ static int shrink_maps(struct bpf_object *object, bool unwinds, bool python)
 	return r;
 }
 
+static int ring_create(uint32_t flags, uint32_t entries)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
+
+	return bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", sizeof(uint32_t), sizeof(struct filter_record), entries, &opts);
+}
+
+/* Arrays of arrays that differ in size are there since 5.10. */
+static bool may_have_rings(void)
+{
+	_cleanup_close_ int fd = ring_create(RING_FLAGS, 1);
+
+	return fd >= 0;
+}
+
+static int set_rings(struct bpf_object *object, const struct filter *filter)
+{
+	struct bpf_map *rings = bpf_object__find_map_by_name(object, "rings");
+
+	/* One without them has to be a map that it knows. */
+	return filter->rings ? 0 : bpf_map__set_map_flags(bpf_map__inner_map(rings), 0);
+}
+
 static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bool unwinds, bool python)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "tracerd");
@@ -144,11 +171,13 @@ static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bo
 	object = bpf_object__open_mem(sched_bpf, sizeof(sched_bpf), &opts);
 	if (!object)
 		return -errno;
-	r = set_constants(object, filter->n_cpus, have_prev_state, unwinds, python);
+	r = set_constants(object, filter, have_prev_state, unwinds, python);
 	if (r == 0)
 		r = shrink_maps(object, unwinds, python);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"), filter->n_cpus);
+	if (r == 0)
+		r = set_rings(object, filter);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "outputs"),
 					     filter->n_cpus * FILTER_MAX_GROUPS * FILTER_OUTPUTS_PER_GROUP);
@@ -235,6 +264,7 @@ int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *ar
 	if (r <= 0)
 		return -EINVAL;
 	filter->n_cpus = (unsigned int)r;
+	filter->rings = may_have_rings();
 
 	r = load_any(filter, python);
 	if (r < 0) {
@@ -395,6 +425,62 @@ void filter_output_clear(struct filter *filter, unsigned int group, unsigned int
 		(void)bpf_map_delete_elem(filter_map_fd(filter, "outputs"), &index);
 }
 
+static int fill_rings(const struct filter *filter, int fd, const int *cpus, size_t n_cpus, size_t records)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n_cpus; i++) {
+		const struct filter_ring ring = {.first = (uint32_t)(filter->n_cpus + i * records), .size = (uint32_t)records};
+		const uint32_t cpu = (uint32_t)cpus[i];
+
+		r = cpu < filter->n_cpus ? bpf_map_update_elem(fd, &cpu, &ring, BPF_ANY) : -EINVAL;
+	}
+	return r;
+}
+
+int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus, size_t n_cpus, size_t bytes, struct filter_rings *ret)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), records = bytes / sizeof(struct filter_record);
+	const uint64_t entries = filter->n_cpus + (uint64_t)n_cpus * records;
+	_cleanup_close_ int fd = -1;
+	struct filter_rings rings;
+	uint32_t index = group;
+	void *base;
+	int r;
+
+	_Static_assert(sizeof(struct filter_ring) == sizeof(struct filter_record), "both are entries of one map");
+	if (!filter->rings)
+		return -EOPNOTSUPP;
+	if (group >= FILTER_MAX_GROUPS || records == 0 || entries > RING_ENTRIES_MAX)
+		return -EINVAL;
+	fd = ring_create(RING_FLAGS, (uint32_t)entries);
+	if (fd < 0)
+		return fd;
+	r = fill_rings(filter, fd, cpus, n_cpus, records);
+	if (r < 0)
+		return r;
+	rings.bytes = ((size_t)entries * sizeof(struct filter_record) + page - 1) & ~(page - 1);
+	base = mmap(NULL, rings.bytes, PROT_READ, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	rings.base = base;
+	r = bpf_map_update_elem(filter_map_fd(filter, "rings"), &index, &fd, BPF_ANY);
+	if (r < 0) {
+		(void)munmap(base, rings.bytes);
+		return r;
+	}
+	*ret = rings;
+	return 0;
+}
+
+void filter_rings_close(const struct filter *filter, unsigned int group)
+{
+	uint32_t index = group;
+
+	if (filter->rings && group < FILTER_MAX_GROUPS)
+		(void)bpf_map_delete_elem(filter_map_fd(filter, "rings"), &index);
+}
+
 static bool entry_empty(const struct filter_entry *entry)
 {
 	return entry->waits[0] == FILTER_NO_GROUP && !(entry->flags & ~(uint32_t)FILTER_INHERIT);
@@ -547,6 +633,15 @@ void filter_output_clear(struct filter *filter, unsigned int group, unsigned int
 {
 }
 
+int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus, size_t n_cpus, size_t bytes, struct filter_rings *ret)
+{
+	return -EOPNOTSUPP;
+}
+
+void filter_rings_close(const struct filter *filter, unsigned int group)
+{
+}
+
 int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry)
 {
 	return -EOPNOTSUPP;
@@ -578,6 +673,17 @@ uint64_t filter_drops(const struct filter *filter)
 }
 
 #endif
+
+const struct filter_record *filter_ring_records(const struct filter_rings *rings, int cpu)
+{
+	const struct filter_ring *ring = &rings->base[cpu];
+	const size_t entries = rings->bytes / sizeof(*ring);
+
+	/* What the daemon has written there stays. */
+	if (!ring->first || ring->first > entries || ring->size > entries - ring->first)
+		return NULL;
+	return (const struct filter_record *)(const void *)(rings->base + ring->first);
+}
 
 struct filter_entry filter_entry_none(void)
 {

@@ -43,6 +43,22 @@ int filter_map_fd(const struct filter *filter, const char *name);
 int filter_output(struct filter *filter, unsigned int group, unsigned int kind, int cpu, int fd) _must_check_;
 void filter_output_clear(struct filter *filter, unsigned int group, unsigned int kind, int cpu);
 
+/*
+ * Gives group `group` rings (struct filter_ring) for its records of these CPUs that have no stack, each of `bytes`. *ret is their map, read
+ * only, which the caller unmaps. -EOPNOTSUPP: this kernel has none (before 5.10), and they go where filter_output() says. Both wait for the
+ * kernel, some milliseconds at least: any thread but the loop's.
+ */
+struct filter_rings {
+	const struct filter_ring *base; /* as many as there are possible CPUs, by number; records behind them */
+	size_t bytes;
+};
+int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus, size_t n_cpus, size_t bytes, struct filter_rings *ret)
+	_must_check_;
+/* No program writes to them any more. They are there as long as they are mapped. */
+void filter_rings_close(const struct filter *filter, unsigned int group);
+/* The records of a ring, NULL if it has none. */
+const struct filter_record *filter_ring_records(const struct filter_rings *rings, int cpu);
+
 /* What to do with a thread group, or a thread. An entry that asks for nothing is removed. */
 int filter_process(struct filter *filter, pid_t tgid, const struct filter_entry *entry) _must_check_;
 int filter_thread(struct filter *filter, pid_t tid, const struct filter_entry *entry) _must_check_;

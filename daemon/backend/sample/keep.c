@@ -21,7 +21,8 @@ struct keep {
 	unsigned int interval_s;   /* to the next measurement */
 	bool asked;		   /* for a survey */
 	size_t ring_bytes;	   /* 0: as configured */
-	enum stacks_mode stacks;   /* that ring_bytes is for */
+	size_t switch_bytes;	   /* likewise */
+	enum stacks_mode stacks;   /* that both are for */
 	char why[200];
 };
 
@@ -88,12 +89,24 @@ static size_t ring_bytes_of(const struct event_group *group)
 	return 0;
 }
 
+/* The size that rings of one kind need, which are of `bytes` now; these, if they do. */
+static size_t size_for(const struct keep *keep, enum group_ring kind, size_t bytes)
+{
+	const struct source *source = &sampling_of(keep->target)->sources[0];
+	const struct group_survey *survey = &source->group->survey;
+	const uint64_t complete = source_complete_ns(source, survey->oldest_of[kind]);
+
+	if (!bytes || complete == source->from_ns || survey->at_ns - complete >= keep->target->keep_ns)
+		return bytes;
+	return keep_size(bytes, survey->at_ns - complete, keep->target->keep_ns);
+}
+
 void keep_surveyed(struct keep *keep)
 {
 	const struct event_group *group = keep ? sampling_group(keep->target) : NULL;
 	const struct source *source;
 	uint64_t complete;
-	size_t size;
+	size_t size, switches;
 
 	if (!group || !keep->asked || group->surveying || keep->target->state != TARGET_ARMED)
 		return;
@@ -106,14 +119,18 @@ void keep_surveyed(struct keep *keep)
 		keep->why[0] = '\0';
 		return;
 	}
-	size = keep_size(ring_bytes_of(group), group->survey.at_ns - complete, keep->target->keep_ns);
-	if (size <= group->spec.ring_bytes) {
+	size = size_for(keep, GROUP_RING_EVENTS, ring_bytes_of(group));
+	switches = size_for(keep, GROUP_RING_SWITCHES, group->switches ? group->spec.switch_bytes : 0);
+	if (size < group->spec.ring_bytes)
+		size = group->spec.ring_bytes;
+	if (size == group->spec.ring_bytes && switches <= group->spec.switch_bytes) {
 		(void)snprintf(keep->why, sizeof(keep->why), "no locked memory was left for larger rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
-		if (size == RING_BYTES_MAX)
+		if (size * 2 > RING_BYTES_MAX || switches * 2 > RING_BYTES_MAX)
 			(void)snprintf(keep->why, sizeof(keep->why), "its rings are as large as rings can be");
 		return;
 	}
 	keep->ring_bytes = size;
+	keep->switch_bytes = switches;
 	keep->stacks = sample_stacks(keep->target);
 	target_work(keep->target, WORK_REARM);
 }
@@ -121,11 +138,20 @@ void keep_surveyed(struct keep *keep)
 void keep_refused(struct keep *keep, const char *why)
 {
 	const struct event_group *group = keep ? sampling_group(keep->target) : NULL;
+	const enum stacks_mode stacks = keep ? sample_stacks(keep->target) : STACKS_FP;
+	bool larger = false;
 
-	if (!group || keep_ring_bytes(keep, sample_stacks(keep->target)) <= group->spec.ring_bytes)
+	if (!group || (keep_ring_bytes(keep, stacks) <= group->spec.ring_bytes && keep_switch_bytes(keep, stacks) <= group->spec.switch_bytes))
 		return;
-	keep->ring_bytes /= 2;
-	if (keep->ring_bytes > group->spec.ring_bytes)
+	if (keep_ring_bytes(keep, stacks) > group->spec.ring_bytes) {
+		keep->ring_bytes /= 2;
+		larger |= keep->ring_bytes > group->spec.ring_bytes;
+	}
+	if (keep_switch_bytes(keep, stacks) > group->spec.switch_bytes) {
+		keep->switch_bytes /= 2;
+		larger |= keep->switch_bytes > group->spec.switch_bytes;
+	}
+	if (larger)
 		target_work(keep->target, WORK_REARM);
 	else
 		(void)snprintf(keep->why, sizeof(keep->why), "%s", why);
@@ -134,6 +160,11 @@ void keep_refused(struct keep *keep, const char *why)
 size_t keep_ring_bytes(const struct keep *keep, enum stacks_mode stacks)
 {
 	return keep && keep->stacks == stacks ? keep->ring_bytes : 0;
+}
+
+size_t keep_switch_bytes(const struct keep *keep, enum stacks_mode stacks)
+{
+	return keep && keep->stacks == stacks ? keep->switch_bytes : 0;
 }
 
 const char *keep_short(const struct keep *keep)

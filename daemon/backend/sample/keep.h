@@ -20,8 +20,9 @@ struct keep *keep_free(struct keep *keep);
 /* The target of the recording is another one now. */
 void keep_moved(struct keep *keep, struct target *target);
 
-/* The size that each ring should have, if it has such stacks; 0: as configured. All take NULL for `keep`. */
+/* The sizes that rings of each kind should have, with such stacks; 0: as configured. All take NULL for `keep`. */
 size_t keep_ring_bytes(const struct keep *keep, enum stacks_mode stacks);
+size_t keep_switch_bytes(const struct keep *keep, enum stacks_mode stacks);
 /* The target records to other rings now: they are measured soon. */
 void keep_restart(struct keep *keep);
 /* A survey is done, perhaps of its rings. */

@@ -119,7 +119,7 @@ void look_back_stats(const struct target *target, struct backend_stats *ret)
 			end = group->survey.at_ns;
 		out.method = group_kind_name(group->spec.kind);
 		if (group->spec.kind != GROUP_CPU)
-			out.ring_bytes = group->events[GROUP_CLOCK].ring_bytes;
+			out.ring_bytes = event_group_bytes(group);
 		/* What rings of several targets have lost may be any one's. */
 		if (group->spec.kind != GROUP_CPU)
 			out.lost = source_lost(&s->sources[0], group->survey.lost);

@@ -147,6 +147,46 @@ void sampler_submit(struct sampler *sampler, struct sampler_job *job)
 	copier_submit(closer_thread(sampler->closer), &job->job);
 }
 
+/* A group's rings are taken from the programs, which takes until none of them runs; and then its number may be another one's. */
+struct leaving {
+	struct sampler_job job; /* first */
+	struct sampler *sampler;
+	unsigned int index;
+};
+
+static void leaving_run(struct copier_job *job)
+{
+	const struct leaving *l = (struct leaving *)job;
+
+	filter_rings_close(l->sampler->filter, l->index);
+}
+
+static void leaving_free(struct sampler_job *job)
+{
+	struct leaving *l = (struct leaving *)job;
+
+	l->sampler->used_indexes &= ~(1u << l->index);
+	free(l);
+}
+
+static void release_index(struct sampler *sampler, const struct event_group *group)
+{
+	const bool waits = group->switch_map.base && closer_thread(sampler->closer);
+	struct leaving *l = waits ? calloc(1, sizeof(*l)) : NULL;
+
+	if (!l) {
+		/* At the daemon's end the programs do not run any more. */
+		if (waits)
+			filter_rings_close(sampler->filter, group->index);
+		sampler->used_indexes &= ~(1u << group->index);
+		return;
+	}
+	l->job = (struct sampler_job){.job.run = leaving_run, .free = leaving_free};
+	l->sampler = sampler;
+	l->index = group->index;
+	sampler_submit(sampler, &l->job);
+}
+
 static void stopping_run(struct copier_job *job)
 {
 	struct stopping *s = (struct stopping *)job;
@@ -187,7 +227,7 @@ uint64_t sampler_aside_bytes(const struct sampler *sampler)
 
 void sampler_set_aside(struct event_group *group)
 {
-	group->sampler->aside_bytes += group->events[GROUP_CLOCK].ring_bytes;
+	group->sampler->aside_bytes += event_group_bytes(group);
 }
 
 /* ---- CPUs that come and go */
@@ -392,6 +432,17 @@ size_t sampler_ring_bytes(const struct sampler *sampler, enum stacks_mode stacks
 	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
 }
 
+size_t sampler_switch_bytes(const struct sampler *sampler, enum stacks_mode stacks)
+{
+	return sampler_ring_bytes(sampler, stacks) / 2;
+}
+
+bool sampler_is_larger(const struct sampler *sampler, const struct group_spec *spec)
+{
+	return spec->ring_bytes > sampler_ring_bytes(sampler, spec->stacks) ||
+	       spec->switch_bytes > sampler_switch_bytes(sampler, spec->stacks);
+}
+
 static void spec_common(const struct sampler *sampler, struct group_wish wish, struct group_spec *spec)
 {
 	spec->stacks = wish.stacks;
@@ -399,6 +450,7 @@ static void spec_common(const struct sampler *sampler, struct group_wish wish, s
 	spec->kernel = sampler->can.cpu_wide;
 	spec->hz = sampler->config->sample_hz;
 	spec->ring_bytes = wish.ring_bytes;
+	spec->switch_bytes = sampler->filter ? wish.switch_bytes : 0;
 	spec->epoch = sampler->epoch;
 	/* A sample has at most 64 KiB, its stack a multiple of 8. */
 	spec->stack_bytes = sampler->config->dwarf_stack_bytes & ~7u;
@@ -407,14 +459,14 @@ static void spec_common(const struct sampler *sampler, struct group_wish wish, s
 /* Whether there is room for rings that are larger than configured, beside those that are. */
 static bool may_be_larger(const struct sampler *sampler, const struct group_spec *spec)
 {
-	uint64_t bytes = (uint64_t)spec->ring_bytes * sampler->n_cpus;
+	uint64_t bytes = (uint64_t)(spec->ring_bytes + spec->switch_bytes) * sampler->n_cpus;
 	const struct event_group *group;
 
-	if (spec->ring_bytes <= sampler_ring_bytes(sampler, spec->stacks))
+	if (!sampler_is_larger(sampler, spec))
 		return true;
 	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.ring_bytes > sampler_ring_bytes(sampler, group->spec.stacks))
-			bytes += group->events[GROUP_CLOCK].ring_bytes;
+		if (sampler_is_larger(sampler, &group->spec))
+			bytes += event_group_bytes(group);
 	return bytes <= (uint64_t)sampler->config->keep_total_mib << 20;
 }
 
@@ -482,7 +534,7 @@ static struct event_group *group_find(const struct sampler *sampler, enum group_
 
 	LIST_FOREACH(group, &sampler->groups, link)
 		if (group->spec.kind == kind && group->spec.stacks == wish.stacks && group->spec.kernel_stacks == wish.kernel &&
-		    group->spec.ring_bytes == wish.ring_bytes && group->spec.cgroup_ino == cgroup_ino &&
+		    group->spec.ring_bytes == wish.ring_bytes && group->spec.switch_bytes == wish.switch_bytes && group->spec.cgroup_ino == cgroup_ino &&
 		    group->spec.epoch == sampler->epoch)
 			return group;
 	return NULL;
@@ -555,13 +607,13 @@ struct event_group *event_group_put(struct event_group *group)
 		return NULL;
 	sampler = group->sampler;
 	if (group->is_aside) {
-		sampler->aside_bytes -= group->events[GROUP_CLOCK].ring_bytes;
+		sampler->aside_bytes -= event_group_bytes(group);
 		return event_group_close(group, NULL, sampler->closer);
 	}
 	LIST_REMOVE(group, link);
 	sampler->lost += group->survey.lost;
 	if (group->index != FILTER_NO_GROUP)
-		sampler->used_indexes &= ~(1u << group->index);
+		release_index(sampler, group);
 	if (group->spec.kind == GROUP_CGROUP)
 		sampler->n_cgroup_groups--;
 	if (LIST_EMPTY(&sampler->groups))
@@ -588,7 +640,7 @@ void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *
 	LIST_FOREACH(group, &sampler->groups, link)
 	{
 		groups++;
-		bytes += group->events[GROUP_CLOCK].ring_bytes;
+		bytes += event_group_bytes(group);
 		fds += event_group_fds(group);
 	}
 	*ret_groups = groups;

@@ -58,9 +58,14 @@ struct group_wish {
 	enum stacks_mode stacks; /* fp or dwarf */
 	bool kernel;		 /* also the kernel's */
 	size_t ring_bytes;	 /* of each CPU; at least what is configured */
+	size_t switch_bytes;	 /* likewise */
 };
 /* What is configured for such stacks. */
 size_t sampler_ring_bytes(const struct sampler *sampler, enum stacks_mode stacks);
+/* What has no stack has half as much again. */
+size_t sampler_switch_bytes(const struct sampler *sampler, enum stacks_mode stacks);
+/* Than what is configured. */
+bool sampler_is_larger(const struct sampler *sampler, const struct group_spec *spec);
 struct sampler_opening {
 	struct sampler *sampler; /* NULL: none is prepared */
 	struct group_spec spec;    /* its subjects are added by the caller */

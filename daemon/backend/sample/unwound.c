@@ -218,6 +218,49 @@ int unwound_blocked(const struct event_group *group, const struct filter_kept *k
 	return put_record(group, GROUP_STACK, &u, buf);
 }
 
+/* What a record without a stack is made of, in the layout of the event PLAIN. */
+struct plain {
+	uint16_t misc;
+	uint64_t id, time;
+	uint32_t pid, tid, cpu;
+};
+
+static size_t put_plain(const struct plain *p, const struct tracerd_sched_event *ev, struct words words, uint8_t buf[static UNWOUND_RECORD_MAX])
+{
+	const uint32_t ids[2] = {p->pid, p->tid}, cpu[2] = {p->cpu, 0};
+	struct perf_event_header h = {.type = PERF_RECORD_SAMPLE, .misc = p->misc};
+	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
+
+	put(&out, &h, sizeof(h));
+	put_u64(&out, p->id);
+	put_u64(&out, 0);
+	put(&out, ids, sizeof(ids));
+	put_u64(&out, p->time);
+	put(&out, cpu, sizeof(cpu));
+	put_raw(&out, ev, sizeof(*ev), words);
+	h.size = (uint16_t)(out.at - buf);
+	memcpy(buf, &h, sizeof(h));
+	return h.size;
+}
+
+int unwound_plain(const struct event_group *group, const struct filter_record *record, uint8_t buf[static UNWOUND_RECORD_MAX])
+{
+	const struct tracerd_sched_event *ev = &record->ev;
+	const bool is_wakers = ev->kind == SCHEDEV_WAKEUP && (ev->flags & SCHEDEV_WAKER_TARGET);
+	const struct plain plain = {
+		.misc = PERF_RECORD_MISC_KERNEL,
+		.time = record->time,
+		.pid = is_wakers ? ev->other_pid : ev->pid,
+		.tid = is_wakers ? ev->other_tid : ev->tid,
+		.cpu = ev->cpu,
+	};
+
+	if (group->layouts[GROUP_PLAIN].sample_type != (PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP | PERF_SAMPLE_RAW))
+		return -EBADMSG;
+	(void)put_plain(&plain, ev, (struct words){.n = 0}, buf);
+	return 0;
+}
+
 size_t unwound_python(const struct record_view *view, const uint8_t **ret_words)
 {
 	struct tracerd_sched_event ev;
@@ -244,19 +287,8 @@ size_t unwound_function(const struct python_function *function, uint64_t id, uin
 {
 	const struct tracerd_sched_event ev = {.magic = SCHEDEV_MAGIC, .kind = SCHEDEV_FUNCTION, .pid = function->pid};
 	const struct words words = {.at = (const uint8_t *)function, .n = sizeof(*function) / sizeof(uint64_t)};
-	const uint32_t nobody[2] = {function->pid, 0}, cpu[2] = {0, 0};
-	struct perf_event_header h = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER};
-	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
+	const struct plain nobody = {.misc = PERF_RECORD_MISC_USER, .id = id, .time = time_ns, .pid = function->pid};
 
 	_Static_assert(sizeof(*function) % sizeof(uint64_t) == 0, "the record stays aligned");
-	put(&out, &h, sizeof(h));
-	put_u64(&out, id);
-	put_u64(&out, 0);
-	put(&out, nobody, sizeof(nobody));
-	put_u64(&out, time_ns);
-	put(&out, cpu, sizeof(cpu));
-	put_raw(&out, &ev, sizeof(ev), words);
-	h.size = (uint16_t)(out.at - buf);
-	memcpy(buf, &h, sizeof(h));
-	return h.size;
+	return put_plain(&nobody, &ev, words, buf);
 }

@@ -27,6 +27,9 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
  */
 int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, const struct filter_task *task, uint64_t id,
 		    uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX]) _must_check_;
+/* Makes the record of the group's event PLAIN, with the time that it has in the ring, of one without a stack. 0 or -EBADMSG. */
+int unwound_plain(const struct event_group *group, const struct filter_record *record, uint8_t buf[static UNWOUND_RECORD_MAX]) _must_check_;
+
 /*
  * The words of Python's part of the stack, the head first, of a record that was expanded: how many, 0 if it has none. By memcpy():
  * they are not aligned.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Records to the groups that want them. Included by sched.bpf.c, whose declarations it uses.
+ * Records to the groups that want them: with a stack to their output events, without one to their rings. Included by sched.bpf.c, whose
+ * declarations it uses.
  */
 #pragma once
 
@@ -42,10 +43,36 @@ static __attribute__((always_inline)) void emit_kept(void *ctx, const struct fil
 	}
 }
 
-/* To the groups that are not in `done`, to those in `plain` without a stack. */
-static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind, struct tracerd_sched_event *ev,
-						struct filter_cpu *c, __u32 done, __u32 plain)
+/* All that take switches and wake-ups. */
+static __attribute__((always_inline)) __u32 groups_of(const struct filter_entry *e)
 {
+	__u32 mask = 0;
+
+#pragma unroll
+	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++)
+		if (e->waits[i] != FILTER_NO_GROUP)
+			mask |= 1u << i;
+	return mask;
+}
+
+#define EVERY_GROUP ((1u << FILTER_ENTRY_GROUPS) - 1)
+
+/*
+ * To the groups that are not in `done`, to those in `plain` without a stack; what has none goes to their rings for that with the time `now`,
+ * if they have some, of those in `may`: another program may be writing to them, or the next record goes to the other ring.
+ */
+static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind, struct tracerd_sched_event *ev,
+						struct filter_cpu *c, __u32 done, __u32 plain, __u32 may, __u64 now)
+{
+	const __u32 ringed = may & ~done & (kind == FILTER_OUTPUT_PLAIN ? EVERY_GROUP : plain);
+	__u32 zero = 0;
+	struct filter_record *next = now && ringed ? bpf_map_lookup_elem(&ring_next, &zero) : 0;
+
+	if (next) {
+		next->time = now;
+		next->ev = *ev;
+		done |= (__u32)ring_emit(*(const __u64 *)e->waits, ringed);
+	}
 #pragma unroll
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		__u32 group = e->waits[i], out = kind;
@@ -61,20 +88,36 @@ static __attribute__((always_inline)) void emit(void *ctx, const struct filter_e
 	}
 }
 
-/* What goroutine the thread of `ev` is seen in, to the groups that are not in `done`: in front of the record in which it is seen. */
-static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struct filter_entry *e, const struct task_struct *task, __u32 tgid,
-							  struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done)
-{
-	const __u64 id = goroutine_of(task, tgid);
+/* The record of a goroutine that is written next: the stack of all functions together has 512 bytes. */
+struct {
+	__uint(type, MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tracerd_sched_event);
+} goroutine_next SEC(".maps");
 
-	if (!id)
+/*
+ * Goroutine `id`, in which the thread of `ev` is seen, to the groups that are not in `done`: in front of the record in which it is seen,
+ * which `plain` have without a stack.
+ */
+static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struct filter_entry *e, __u64 id,
+							  const struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done,
+							  __u32 plain, __u64 now)
+{
+	__u32 zero = 0;
+	struct tracerd_sched_event *goroutine = id ? bpf_map_lookup_elem(&goroutine_next, &zero) : 0;
+
+	if (!goroutine)
 		return;
-	ev->kind = SCHEDEV_GOROUTINE;
-	ev->state = (__u32)(id >> 32);
-	ev->call = (__u32)id;
-	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0);
-	ev->state = 0;
-	ev->call = 0;
+	__builtin_memset(goroutine, 0, sizeof(*goroutine));
+	goroutine->magic = SCHEDEV_MAGIC;
+	goroutine->kind = SCHEDEV_GOROUTINE;
+	goroutine->pid = ev->pid;
+	goroutine->tid = ev->tid;
+	goroutine->cpu = ev->cpu;
+	goroutine->state = (__u32)(id >> 32);
+	goroutine->call = (__u32)id;
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, goroutine, c, done, 0, plain, now);
 }
 
 /*
@@ -88,15 +131,15 @@ static __attribute__((always_inline)) __u32 plain_of(const struct filter_entry *
 	return e->no_stacks | (task->mm ? 0 : e->copies);
 }
 
-/* An event with that stack, to the groups that are not in `done`. */
-static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, const struct task_struct *task,
-						      struct unwind_state *s, __u32 mask, struct tracerd_sched_event *ev,
-						      struct filter_cpu *c, __u32 done)
+/* An event with that stack, to the groups that are not in `done`, to those in `plain` without. */
+static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, struct unwind_state *s, __u32 mask,
+						      struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done, __u32 plain,
+						      __u64 now)
 {
 	if (s) {
 		s->out.ev = *ev;
 		s->out.ev.flags |= SCHEDEV_ADDRESSES;
 		emit_unwound(ctx, e, mask & ~done, s, ev->cpu, c);
 	}
-	emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, mask | done, plain_of(e, task));
+	emit(ctx, e, FILTER_OUTPUT_STACK, ev, c, mask | done, plain, EVERY_GROUP, now);
 }

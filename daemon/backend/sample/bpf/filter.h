@@ -35,7 +35,7 @@ enum filter_use {
 };
 
 struct filter_entry {
-	schedev_u16 waits[FILTER_ENTRY_GROUPS]; /* groups that take switches and wake-ups of it */
+	schedev_u16 waits[FILTER_ENTRY_GROUPS]; /* groups that take switches and wake-ups of it; also read as one word */
 	schedev_u16 flags;
 	schedev_u16 unwind;    /* bit i: of waits[i], stacks are unwound here where that can be done */
 	schedev_u16 no_stacks; /* bit i: waits[i] takes them without stacks */
@@ -91,6 +91,22 @@ struct filter_kept {
 	schedev_u32 begun;
 };
 
+/*
+ * A group's ring on one CPU, for what has no stack: a tenth of the cost of perf's. Written by the programs on that CPU, never by two at a
+ * time, and read by the daemon (memory mapped), which must expect that what it reads is being overwritten. A group has them in one map,
+ * first a struct filter_ring for each possible CPU, then the records. The oldest record is the next to be overwritten.
+ */
+struct filter_record {
+	schedev_u64 time; /* CLOCK_MONOTONIC */
+	struct tracerd_sched_event ev;
+};
+struct filter_ring {
+	schedev_u64 written;	/* records, ever */
+	schedev_u32 first;	/* entry of the map; 0: this CPU has no ring */
+	schedev_u32 next, size; /* from there on: the next one to be written, of so many */
+	schedev_u32 reserved[11]; /* as large as a record */
+};
+
 /* Set before the programs are loaded. */
 struct filter_constants {
 	schedev_u32 have_prev_state; /* the tracepoint has the previous task's state (5.18) */
@@ -98,6 +114,7 @@ struct filter_constants {
 	schedev_u32 unwind;          /* stacks can be unwound: unwind.bpf.h */
 	schedev_u32 python;	     /* so can the frames of Python's functions be found: python.bpf.h */
 	schedev_u32 goroutines;	     /* which goroutine a thread runs is read: goroutine.bpf.h */
+	schedev_u32 rings;	     /* there may be such for what has no stack */
 	schedev_u32 pidns;           /* inode of the daemon's pid namespace; 0: the machine's own */
 };
 

@@ -76,6 +76,7 @@ struct {
 	__uint(max_entries, 4096);
 } wake SEC(".maps");
 
+#include "daemon/backend/sample/bpf/ring.bpf.h"
 #include "daemon/backend/sample/bpf/unwind.bpf.h"
 #include "daemon/backend/sample/bpf/kept.bpf.h"
 #include "daemon/backend/sample/bpf/task.bpf.h"
@@ -121,8 +122,11 @@ static __attribute__((always_inline)) struct unwind_state *unwind_for(const stru
 	return s;
 }
 
-/* The event of who leaves a CPU. Who takes the stacks of waits later gets it without, if the stack can be kept. */
-static __attribute__((always_inline)) void emit_out(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
+/*
+ * The event of who leaves a CPU. Who takes the stacks of waits later gets it without, if the stack can be kept. Returns the time for who
+ * comes to it: that of the switch, or, if a record of this one has taken the time when it was written, one behind that.
+ */
+static __attribute__((always_inline)) __u64 emit_out(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
 						    struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
 {
 	__u32 mask, later;
@@ -130,14 +134,16 @@ static __attribute__((always_inline)) void emit_out(void *ctx, const struct filt
 
 	/* Where it could not be unwound those who copy it do so now. */
 	later = is_in_exec(task) ? 0 : e->later & ~(__u32)e->no_stacks & (s ? mask : ~(__u32)e->unwind);
-	if (e->later && kept_begin(ctx, task, s, later, ev, now)) {
-		ev->flags |= SCHEDEV_STACK_LATER;
-		emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, ~later, 0);
-		ev->flags &= ~SCHEDEV_STACK_LATER;
-	} else {
+	if (!e->later || !kept_begin(ctx, task, s, later, ev, now))
 		later = 0;
+	emit_goroutine(ctx, e, goroutine_of(task, tgid), ev, c, 0, later | (plain_of(e, task) & ~mask), now);
+	if (later) {
+		ev->flags |= SCHEDEV_STACK_LATER;
+		emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, ~later, 0, EVERY_GROUP, now);
+		ev->flags &= ~SCHEDEV_STACK_LATER;
 	}
-	emit_stack(ctx, e, task, s, mask, ev, c, later);
+	emit_stack(ctx, e, s, mask, ev, c, later, plain_of(e, task), now);
+	return (later | (plain_of(e, task) & ~mask)) == groups_of(e) ? now : bpf_ktime_get_ns();
 }
 
 /*
@@ -169,7 +175,7 @@ static __attribute__((always_inline)) struct unwind_state *with_kernel(const str
  * wait began, whatever else is wanted now; and it has ended for all.
  */
 static __attribute__((always_inline)) void emit_in(void *ctx, const struct filter_entry *e, struct task_struct *task,
-						   struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
+						   struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now, __u64 in_ns)
 {
 	__u32 pid = (__u32)task->pid, done = 0;
 	struct filter_kept *k = bpf_map_lookup_elem(&kept, &pid);
@@ -194,7 +200,7 @@ static __attribute__((always_inline)) void emit_in(void *ctx, const struct filte
 			done = later;
 		}
 	}
-	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0);
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0, EVERY_GROUP, in_ns);
 }
 
 static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
@@ -224,7 +230,7 @@ int on_switch(__u64 *ctx)
 	struct filter_entry *from, *to;
 	struct filter_cpu *c;
 	__u32 cpu = bpf_get_smp_processor_id();
-	__u64 now;
+	__u64 now, in_ns;
 	__u32 prev_tgid = tgid_of(prev), prev_tid = tid_of(prev);
 	__u32 next_tgid = tgid_of(next), next_tid = tid_of(next);
 
@@ -243,7 +249,7 @@ int on_switch(__u64 *ctx)
 			return 0;
 		}
 	}
-	now = bpf_ktime_get_ns();
+	now = in_ns = bpf_ktime_get_ns();
 	/* Only for those whose ticks pass the clocks must run. */
 	if (to && to->clocks) {
 		c->running = 1;
@@ -264,7 +270,6 @@ int on_switch(__u64 *ctx)
 
 		ev.pid = prev_tgid;
 		ev.tid = prev_tid;
-		emit_goroutine(ctx, from, prev, prev_tgid, &ev, c, 0);
 		state = constants.have_prev_state ? (__u32)ctx[3] : state_of(prev);
 		ev.kind = SCHEDEV_OUT;
 		ev.state = task_state_abi(prev, state);
@@ -277,7 +282,7 @@ int on_switch(__u64 *ctx)
 				ev.flags = file_kind(prev, (ev.call >> SCHEDEV_CALL_BITS) - 1);
 		}
 		other_fill(&ev, next);
-		emit_out(ctx, from, prev, prev_tgid, &ev, c, now);
+		in_ns = emit_out(ctx, from, prev, prev_tgid, &ev, c, now);
 	}
 	if (to && to->waits[0] != FILTER_NO_GROUP) {
 		ev.kind = SCHEDEV_IN;
@@ -287,7 +292,7 @@ int on_switch(__u64 *ctx)
 		ev.pid = next_tgid;
 		ev.tid = next_tid;
 		other_fill(&ev, prev);
-		emit_in(ctx, to, next, &ev, c, now);
+		emit_in(ctx, to, next, &ev, c, now, in_ns);
 	}
 	return 0;
 }
@@ -365,13 +370,15 @@ int on_waking(__u64 *ctx)
 		const __u32 early = wakes_early(e, wakee, now);
 
 		if (early)
-			emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, ~early, 0);
+			emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, ~early, 0, EVERY_GROUP, now);
+		if (early == groups_of(e))
+			return 0;
 		ev.flags |= SCHEDEV_WAKER_TARGET;
 		s = unwind_for(e, waker, ev.other_pid, &mask);
-		emit_stack(ctx, e, waker, s, mask, &ev, c, early);
+		emit_stack(ctx, e, s, mask, &ev, c, early, plain_of(e, waker), now);
 		return 0;
 	}
-	emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, 0, 0);
+	emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, 0, 0, EVERY_GROUP, now);
 	return 0;
 }
 
@@ -466,7 +473,7 @@ static __attribute__((always_inline)) void clock_goroutine(void *ctx, const stru
 	ev.cpu = cpu;
 	ev.pid = tgid_of(task);
 	ev.tid = tid_of(task);
-	emit_goroutine(ctx, e, task, ev.pid, &ev, c, ~mask);
+	emit_goroutine(ctx, e, goroutine_of(task, ev.pid), &ev, c, ~mask, 0, 0);
 }
 
 /* Which of the entry's groups has the clock that ticks: a bit, or 0. */
@@ -582,7 +589,7 @@ int on_stack(void *ctx)
 	ev.cpu = cpu;
 	ev.pid = tgid;
 	ev.tid = tid;
-	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, c, 0, plain_of(e, task));
+	emit(ctx, e, FILTER_OUTPUT_STACK, &ev, c, 0, plain_of(e, task), 0, 0);
 	return 0;
 }
 

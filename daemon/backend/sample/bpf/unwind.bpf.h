@@ -11,8 +11,6 @@
 
 #include "daemon/backend/sample/bpf/unwind.h"
 
-#define MAP_TYPE_PERCPU_ARRAY 6
-#define MAP_TYPE_ARRAY_OF_MAPS 12
 
 #define CODE_64_CS 0x33
 #define USER_HALF (1ULL << 47)

@@ -138,6 +138,33 @@ static uint64_t now(clockid_t clock)
 	return (uint64_t)t.tv_sec * S + (uint64_t)t.tv_nsec;
 }
 
+static void test_back(void **state)
+{
+	uint64_t raw, last = 0, m, e;
+	size_t segment = 7;
+
+	assert_int_equal(clocks_monotonic_to_raw(&c, 5, &segment), 5);
+	for (uint64_t s = 0; s < 10; s++)
+		add(at(s, s < 5 ? 37 : -80, 0, 0));
+	/* the other way round it is the same time, to the rounding; and in any order */
+	for (uint64_t t = 200 * S; t < 208 * S; t += S / 7) {
+		raw = clocks_monotonic_to_raw(&c, t, &segment);
+		assert_int_equal(clocks_raw_to_monotonic(&c, raw, &m, &e), 0);
+		assert_true(m + 1 >= t && m <= t + 1);
+		assert_true(raw > last);
+		last = raw;
+	}
+	raw = clocks_monotonic_to_raw(&c, 201 * S, &segment);
+	assert_true(raw > 101 * S - 40000 && raw < 101 * S);
+	/* beside the brackets it goes on without a jump */
+	assert_int_equal(clocks_monotonic_to_raw(&c, c.brackets[9].monotonic + 5, &segment), c.brackets[9].raw + 5);
+	assert_int_equal(clocks_monotonic_to_raw(&c, 200 * S - 5, &segment), 100 * S - 4);
+	raw = clocks_monotonic_to_raw(&c, 150 * S, &segment);
+	assert_int_equal(clocks_raw_to_monotonic(&c, raw, &m, &e), 0);
+	assert_true(m + 1 >= 150 * S && m <= 150 * S + 1);
+	assert_int_equal(clocks_monotonic_to_raw(&c, 1, &segment), 0);
+}
+
 static void test_this_machine(void **state)
 {
 	const struct timespec nap = {.tv_nsec = 50000000};
@@ -159,7 +186,7 @@ static void test_this_machine(void **state)
 #define T(f) cmocka_unit_test_setup(f, setup)
 int main(void)
 {
-	const struct CMUnitTest tests[] = {T(test_conversion), T(test_events), T(test_bounds), T(test_this_machine)};
+	const struct CMUnitTest tests[] = {T(test_conversion), T(test_events), T(test_bounds), T(test_back), T(test_this_machine)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
