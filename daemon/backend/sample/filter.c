@@ -127,7 +127,7 @@ static int shrink(struct bpf_object *object, const char *const *maps, size_t n, 
 /* What is not used costs nothing. */
 static int shrink_maps(struct bpf_object *object, bool unwinds, bool python)
 {
-	static const char *const of_unwinding[] = {"uw_slabs", "uw_pages", "uw_rules", "uw_mappings", "uw_processes", "go_processes"};
+	static const char *const of_unwinding[] = {"uw_slabs", "uw_pages", "uw_rules", "uw_mappings", "uw_processes", "go_processes", "woke"};
 	static const char *const of_python[] = {"py_processes", "py_threads", "py_codes"};
 	static const char *const rings[] = {"py_functions"};
 	int r = unwinds ? 0 : shrink(object, of_unwinding, ARRAY_SIZE(of_unwinding), 1);
@@ -307,11 +307,15 @@ struct filter *filter_free(struct filter *filter)
 /* Who exited while the programs were not attached has left its place. */
 static void forget_kept(const struct filter *filter)
 {
-	const int fd = filter_map_fd(filter, "kept");
-	uint32_t key;
+	static const char *const maps[] = {"kept", "woke"};
 
-	for (uint32_t i = 0; i < FILTER_KEPT_MAX && bpf_map_get_next_key(fd, NULL, &key) == 0; i++)
-		(void)bpf_map_delete_elem(fd, &key);
+	for (size_t m = 0; m < ARRAY_SIZE(maps); m++) {
+		const int fd = filter_map_fd(filter, maps[m]);
+		uint32_t key;
+
+		for (uint32_t i = 0; i < FILTER_KEPT_MAX && bpf_map_get_next_key(fd, NULL, &key) == 0; i++)
+			(void)bpf_map_delete_elem(fd, &key);
+	}
 }
 
 int filter_start(struct filter *filter)

@@ -78,8 +78,10 @@ struct filter_task {
  * never by two at a time; whoever else reads it from the first byte to the last has all of one wait if `done` equals `begun`.
  */
 #define FILTER_KEPT_MAX 4096u
+#define FILTER_WOKE_MAX 1024u /* threads whose stack is kept from when they last ended a wait of another one */
 #define FILTER_KEPT_FRAMES 127u
 #define FILTER_KEPT_NOTHING 0xffffffffu
+#define FILTER_KEPT_WORDS 64u
 struct filter_kept {
 	schedev_u32 done;
 	schedev_u32 n;	      /* addresses; FILTER_KEPT_NOTHING: its stack is on record */
@@ -89,6 +91,15 @@ struct filter_kept {
 	schedev_u64 addrs[FILTER_KEPT_FRAMES];
 	schedev_u32 later; /* bit i: waits[i] of the thread's entry, of then, is to have the stack at the end */
 	schedev_u32 begun;
+	/* By what the addresses were found. As long as all of that is the same, so are they. */
+	schedev_u32 generation; /* of the list of mappings; 0: by more than this */
+	schedev_u16 n_words;
+	schedev_u16 why; /* enum unwind_why */
+	schedev_u32 span; /* of the stack in which the words are, in words from sp */
+	schedev_u32 reserved;
+	schedev_u64 pc, sp, bp;
+	schedev_u16 word_at[FILTER_KEPT_WORDS]; /* in words from sp */
+	schedev_u64 words[FILTER_KEPT_WORDS];
 };
 
 /*

@@ -95,8 +95,12 @@ struct task_struct {
 	struct thread_struct thread;
 };
 struct pt_regs {
+	unsigned long bp;
 	unsigned long di;
 	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
 };
 struct seq_file {
 	unsigned long count;

@@ -129,12 +129,16 @@ static __attribute__((always_inline)) struct unwind_state *unwind_for(const stru
 static __attribute__((always_inline)) __u64 emit_out(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
 						    struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
 {
-	__u32 mask, later;
-	struct unwind_state *s = unwind_for(e, task, tgid, &mask);
+	__u32 later = is_in_exec(task) ? 0 : e->later & ~(__u32)e->no_stacks, mask = 0;
+	/* Nobody may want it now. */
+	const int again = later && later == (e->unwind & ~(__u32)e->no_stacks) && task->mm && !(task->flags & PF_EXITING) &&
+			  !python_process_of(tgid) && kept_again(tgid, 0);
+	struct unwind_state *s = again ? 0 : unwind_for(e, task, tgid, &mask);
 
 	/* Where it could not be unwound those who copy it do so now. */
-	later = is_in_exec(task) ? 0 : e->later & ~(__u32)e->no_stacks & (s ? mask : ~(__u32)e->unwind);
-	if (!e->later || !kept_begin(ctx, task, s, later, ev, now))
+	if (!again)
+		later &= s ? mask : ~(__u32)e->unwind;
+	if (!e->later || !kept_begin(ctx, task, again, s, later, ev, now))
 		later = 0;
 	emit_goroutine(ctx, e, goroutine_of(task, tgid), ev, c, 0, later | (plain_of(e, task) & ~mask), now);
 	if (later) {
@@ -334,6 +338,32 @@ static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entr
 	return e->later;
 }
 
+/*
+ * The event of a wait that `waker`, the current task, of process `tgid`, ends, with its stack, to the groups that are not in `early`, which
+ * have it.
+ */
+static __attribute__((always_inline)) void emit_waker(void *ctx, const struct filter_entry *e, struct task_struct *waker, __u32 tgid,
+						      struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 early, __u64 now)
+{
+	const __u32 plain = plain_of(e, waker);
+	__u32 mask = e->unwind & ~(__u32)e->no_stacks, pid = (__u32)waker->pid;
+	struct unwind_state *s = 0;
+	struct filter_kept *k = 0;
+
+	if (mask && waker->mm && !is_in_exec(waker) && !python_process_of(tgid) && kept_again(tgid, 1))
+		k = bpf_map_lookup_elem(&woke, &pid);
+	if (k) {
+		k->ev = *ev;
+		k->ev.flags |= SCHEDEV_ADDRESSES;
+		emit_kept(ctx, e, mask & ~early, k, ev->cpu, c);
+	} else {
+		s = unwind_for(e, waker, tgid, &mask);
+	}
+	emit_stack(ctx, e, s, mask, ev, c, early, plain, now);
+	if (s)
+		woke_keep(waker, s);
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(__u64 *ctx)
 {
@@ -341,10 +371,9 @@ int on_waking(__u64 *ctx)
 	struct task_struct *waker;
 	struct tracerd_sched_event ev;
 	struct filter_entry *e;
-	struct unwind_state *s;
 	struct filter_cpu *c;
 	__u64 now;
-	__u32 cpu = bpf_get_smp_processor_id(), mask;
+	__u32 cpu = bpf_get_smp_processor_id();
 
 	e = filter_find(tgid_of(wakee), tid_of(wakee));
 	if (!e || e->waits[0] == FILTER_NO_GROUP)
@@ -374,8 +403,7 @@ int on_waking(__u64 *ctx)
 		if (early == groups_of(e))
 			return 0;
 		ev.flags |= SCHEDEV_WAKER_TARGET;
-		s = unwind_for(e, waker, ev.other_pid, &mask);
-		emit_stack(ctx, e, s, mask, &ev, c, early, plain_of(e, waker), now);
+		emit_waker(ctx, e, waker, ev.other_pid, &ev, c, early, now);
 		return 0;
 	}
 	emit(ctx, e, FILTER_OUTPUT_PLAIN, &ev, c, 0, 0, EVERY_GROUP, now);
@@ -555,8 +583,10 @@ int on_exec(__u64 *ctx)
 	if (python)
 		python->runtime = 0;
 	/* It has the number of its process's first thread now. */
-	if (old != (__u32)task->pid)
+	if (old != (__u32)task->pid) {
 		bpf_map_delete_elem(&kept, &old);
+		bpf_map_delete_elem(&woke, &old);
+	}
 	return 0;
 }
 
@@ -568,6 +598,7 @@ int on_exit(__u64 *ctx)
 	__u32 pid = (__u32)task->pid;
 
 	bpf_map_delete_elem(&kept, &pid);
+	bpf_map_delete_elem(&woke, &pid);
 	return 0;
 }
 

@@ -112,6 +112,11 @@ struct unwind_state {
 	__u64 gap_start, gap_end; /* no mapping is in it */
 	__u64 code;		  /* bytes of it */
 	struct unwind_mapping m;
+	__u64 begin_sp;
+	__u32 proved; /* it is the stack as long as the registers and these words are what they are */
+	__u32 n_words, span;
+	__u16 word_at[FILTER_KEPT_WORDS];
+	__u64 words[FILTER_KEPT_WORDS];
 	__u64 saved[21]; /* struct pt_regs, or a signal frame's registers */
 	__u64 window_at;
 	__u64 window[UNWIND_WINDOW / 8];
@@ -146,6 +151,27 @@ inline_ int stack_word(struct unwind_state *s, __u64 addr, __u64 *ret)
 	off >>= 3;
 	MASK(off, UNWIND_WINDOW / 8 - 1);
 	*ret = s->window[off];
+	return 0;
+}
+
+/* The same of one that says where the next frame is. */
+inline_ int frame_word(struct unwind_state *s, __u64 addr, __u64 *ret)
+{
+	const __u64 at = (addr - s->begin_sp) >> 3;
+	__u64 n = s->n_words;
+
+	if (stack_word(s, addr, ret))
+		return 1;
+	if (n >= FILTER_KEPT_WORDS || at > 0xffff) {
+		s->proved = 0;
+		return 0;
+	}
+	MASK(n, FILTER_KEPT_WORDS - 1);
+	s->word_at[n] = (__u16)at;
+	s->words[n] = *ret;
+	s->n_words = (__u32)n + 1;
+	if (at >= s->span)
+		s->span = (__u32)at + 1;
 	return 0;
 }
 
@@ -349,6 +375,7 @@ inline_ int step_return(struct unwind_state *s, __u64 sp)
 {
 	__u64 ra;
 
+	s->proved = 0;
 	if ((sp & 7) || stack_word(s, sp, &ra))
 		return ends(s, UNWIND_NO_READ);
 	if (!unwind_is_return(ra))
@@ -417,6 +444,8 @@ inline_ int step_frame_pointer(struct unwind_state *s, __u32 paired)
 	const __u64 bp = s->regs[6];
 	__u64 caller_bp, ra;
 
+	/* what is code, and what lies between, is looked at, too */
+	s->proved = 0;
 	if (s->exact && unwind_without_frame(0))
 		return s->why != UNWIND_DEEP;
 	if ((bp & 7) || bp < s->sp || bp - s->sp > FP_REACH || unwind_returns_below(paired))
@@ -432,6 +461,7 @@ inline_ int step_frame_pointer(struct unwind_state *s, __u32 paired)
 /* The kernel has saved all registers of what the signal interrupted. */
 inline_ int step_signal(struct unwind_state *s)
 {
+	s->proved = 0;
 	if (bpf_probe_read_user(s->saved, 17 * 8, (void *)(s->sp + SIGNAL_REGS)))
 		return ends(s, UNWIND_NO_READ);
 	/* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
@@ -453,14 +483,17 @@ inline_ int step_signal(struct unwind_state *s)
 }
 
 /* *ret: the register's value, if it is known in this frame. */
-inline_ int reg_value(const struct unwind_state *s, __u32 reg, __u64 *ret)
+inline_ int reg_value(struct unwind_state *s, __u32 reg, __u64 *ret)
 {
 	if (reg == 7) {
 		*ret = s->sp;
 		return 0;
 	}
-	if (reg != 6 && !s->all_known)
-		return -1;
+	if (reg != 6) {
+		if (!s->all_known)
+			return -1;
+		s->proved = 0;
+	}
 	*ret = s->regs[reg & 15];
 	return 0;
 }
@@ -481,7 +514,7 @@ inline_ int caller_bp(struct unwind_state *s, const struct unwind_rule *rule, __
 	/* An epilogue has popped it already, which compilers do not say: the register has it back. */
 	if (s->exact && where < s->sp && !other_stack)
 		return 0;
-	return stack_word(s, where, &s->regs[6]);
+	return frame_word(s, where, &s->regs[6]);
 }
 
 /* Goes from the frame in the state to its caller. 0: go on. */
@@ -534,7 +567,7 @@ __attribute__((noinline)) int unwind_step(__u32 zero)
 		return ends(s, UNWIND_NO_RULE);
 	}
 	if (kind == UNWIND_CFA_DEREF) {
-		if (stack_word(s, cfa, &cfa))
+		if (frame_word(s, cfa, &cfa))
 			return ends(s, UNWIND_NO_READ);
 		cfa += (rule->extra & 15) * 8;
 	}
@@ -545,8 +578,9 @@ __attribute__((noinline)) int unwind_step(__u32 zero)
 	if (kind == UNWIND_RA_REGISTER) {
 		if (!s->all_known)
 			return ends(s, UNWIND_NO_RULE);
+		s->proved = 0;
 		ra = s->regs[rule->extra & 15];
-	} else if (stack_word(s, cfa - 8, &ra)) {
+	} else if (frame_word(s, cfa - 8, &ra)) {
 		return ends(s, UNWIND_NO_READ);
 	}
 	if (caller_bp(s, rule, cfa))
@@ -584,7 +618,10 @@ inline_ void unwind_begin(struct unwind_state *s, const struct unwind_process *p
 	s->regs[13] = s->saved[2];
 	s->regs[14] = s->saved[1];
 	s->regs[15] = s->saved[0];
+	s->begin_sp = s->sp;
 	s->all_known = s->exact = 1;
+	s->proved = !(s->sp & 7);
+	s->n_words = s->span = 0;
 	s->n = s->frame_pointers = s->unproved = 0;
 	s->max = max;
 	s->why = UNWIND_DEEP;
