@@ -61,11 +61,17 @@ static int open_kallsyms(bool asked)
 	return fd >= 0 && (asked || shows_addresses(fd)) ? take_fd(&fd) : -1;
 }
 
+/* Likewise its code, which a trace of it is followed in. Who may not, or where there is none, is told by tracerd what that means. */
+static int open_kcore(bool asked)
+{
+	return asked ? open("/proc/kcore", O_RDONLY | O_CLOEXEC) : -1;
+}
+
 int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_object *params,
 	const struct process_fds *fds, struct json_object **ret_result)
 {
 	struct passed passed = {.names = json_add_new_array(params, "fds")};
-	_cleanup_close_ int kallsyms = -1;
+	_cleanup_close_ int kallsyms = -1, kcore = -1;
 
 	if (options->stacks)
 		json_add_string(params, "stacks", options->stacks);
@@ -89,9 +95,12 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 	pass(&passed, "maps", fds->maps);
 	pass(&passed, "step", fds->step);
 	/* a stepper records no waits */
-	if (fds->step < 0)
+	if (fds->step < 0) {
 		kallsyms = open_kallsyms(options->kernel);
+		kcore = open_kcore(options->kernel);
+	}
 	pass(&passed, "kallsyms", kallsyms);
+	pass(&passed, "kcore", kcore);
 	return ctl_call(ctl, "target.arm", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
 }
 

@@ -52,9 +52,11 @@ struct arm_options {
 		       "process only. A unit's are recorded in any case."},  \
 	{.name = "kernel", .type = OPTION_FLAG, .offset = offsetof(owner, arm.kernel),             \
 		.doc = "Record also what the kernel does for it, with the names of its functions: what in "       \
-		       "the kernel each wait waits for. With samples; for root and the members of the "        \
-		       "socket's group. Without it, those of them who may see addresses in "                  \
-		       "/proc/kallsyms have it of long waits."},  \
+		       "the kernel each wait waits for, and by Intel PT each call of the kernel. For root "    \
+		       "and the members of the socket's group; by Intel PT whoever arms it must be able to "   \
+		       "read /proc/kcore (CAP_SYS_RAWIO, no lockdown), of which each snapshot gets a copy of " \
+		       "the kernel's code. Without it, those of them who may see addresses in "               \
+		       "/proc/kallsyms have what long waits wait for."},  \
 	{.name = "keep",                                                                           \
 		.type = OPTION_DURATION,                                                           \
 		.offset = offsetof(owner, arm.keep_ns),                                            \

@@ -71,6 +71,8 @@ int bundle_open(int dir_fd, struct bundle *ret)
 		r = open_optional(b.dir_fd, BUNDLE_VDSO, &b.vdso_fd);
 	if (r == 0)
 		r = open_optional(b.dir_fd, BUNDLE_KALLSYMS, &b.kallsyms_fd);
+	if (r == 0)
+		r = open_optional(b.dir_fd, BUNDLE_KCORE, &b.kcore_fd);
 	if (r == 0) {
 		b.images_fd = openat(b.dir_fd, BUNDLE_IMAGES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (b.images_fd < 0 && errno != ENOENT)
@@ -97,6 +99,7 @@ void bundle_close(struct bundle *b)
 	close_fdp(&b->vdso_fd);
 	close_fdp(&b->go_fd);
 	close_fdp(&b->kallsyms_fd);
+	close_fdp(&b->kcore_fd);
 	close_fdp(&b->images_fd);
 	json_object_put(b->meta);
 	b->meta = NULL;
@@ -150,6 +153,7 @@ int bundle_job(const struct bundle *b, const char *format, int out_fd, struct js
 	job_add(&j, BUNDLE_VDSO, b->vdso_fd);
 	job_add(&j, BUNDLE_GO, b->go_fd);
 	job_add(&j, BUNDLE_KALLSYMS, b->kallsyms_fd);
+	job_add(&j, BUNDLE_KCORE, b->kcore_fd);
 	job_add(&j, "out", out_fd);
 	*ret_body = body;
 	*ret_n_fds = j.n;

@@ -22,6 +22,8 @@
 #define BUNDLE_IMAGES "images"
 #define BUNDLE_VDSO "images/vdso.so"
 #define BUNDLE_KALLSYMS "kallsyms"
+#define BUNDLE_KCORE "kcore"
+#define BUNDLE_MODULES "modules"
 
 #define BUNDLE_MAX_META (16U << 20)
 #define BUNDLE_MAX_FILES 4096 /* in images/ */
@@ -29,14 +31,14 @@
 
 struct bundle {
 	int dir_fd;
-	int meta_fd, perfdata_fd, vdso_fd, go_fd, kallsyms_fd; /* -1: not in this bundle */
+	int meta_fd, perfdata_fd, vdso_fd, go_fd, kallsyms_fd, kcore_fd; /* -1: not in this bundle */
 	int images_fd;				  /* the directory */
 	bool has_rings;				  /* there is a directory of event rings */
 	struct json_object *meta;		  /* NULL where it is absent or unreadable */
 };
 
 #define BUNDLE_INIT                                                                                \
-	{.dir_fd = -1, .meta_fd = -1, .perfdata_fd = -1, .vdso_fd = -1, .go_fd = -1, .kallsyms_fd = -1, .images_fd = -1}
+	{.dir_fd = -1, .meta_fd = -1, .perfdata_fd = -1, .vdso_fd = -1, .go_fd = -1, .kallsyms_fd = -1, .kcore_fd = -1, .images_fd = -1}
 
 /*
  * Opens the files of the bundle in `dir_fd` (duplicated), regular files only, no links. -ENOENT if there

@@ -57,7 +57,8 @@ static const struct protocol_param params_arm[] = {
 		.doc = "of samples by frame pointers or bpf: waits shorter than this have no stack, in us; 0: all have one; by default as configured"},
 	{.name = "waits", .type = PARAM_BOOL, .def = "true", .doc = "record each switch with the stack of the wait"},
 	{.name = "kernel", .type = PARAM_BOOL, .def = "false",
-		.doc = "record also the kernel's stacks; administrators only, and with samples only"},
+		.doc = "record also what the kernel does for it; administrators only. By samples the kernel's stacks; by Intel PT its calls, too, for which "
+		       "\"kcore\" must be passed"},
 	{.name = "filters", .type = PARAM_STRINGS, .min = 1, .max = 4,
 		.doc = "by Intel PT, of a process or thread: nothing but this code is traced. Each is \"MAJOR:MINOR:INODE:OFFSET:SIZE:NAME\", "
 		       "decimal numbers: the file as /proc/PID/maps names it, the place in that file, and how to call it"},
@@ -65,7 +66,8 @@ static const struct protocol_param params_arm[] = {
 		.doc = "what the message's descriptors are, in order: \"maps\" (/proc/PID/maps as the client opened it), "
 		       "\"pidfd\", \"step\" (the end of a stepper's connection, see common/control/stepabi.h), \"kallsyms\" "
 		       "(/proc/kallsyms as the client opened it, which decides whether it has addresses: for \"kernel\"; without that, of an "
-		       "administrator, for what in the kernel waits of wait_min_us or more wait for)"},
+		       "administrator, for what in the kernel waits of wait_min_us or more wait for), \"kcore\" (/proc/kcore as the client opened "
+		       "it, the kernel's code, for \"kernel\" by Intel PT)"},
 	{0},
 };
 
@@ -188,7 +190,7 @@ const struct protocol_method protocol_methods[_METHOD_MAX] = {
 	[METHOD_STATUS] = {"status", 0, 0, params_none, "Status", "the daemon's state; the same object as GET /status"},
 	[METHOD_CONFIG_SHOW] = {"config.show", METHOD_ADMIN, 0, params_none,
 		"{config: [{section, key, value, default, unit, doc}]}", "the configuration"},
-	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 3, params_arm, "{target: Target, already?: bool}", "start recording a process, thread or unit"},
+	[METHOD_TARGET_ARM] = {"target.arm", METHOD_AUDIT, 4, params_arm, "{target: Target, already?: bool}", "start recording a process, thread or unit"},
 	[METHOD_TARGET_JOIN] = {"target.join", METHOD_AUDIT, 2, params_join, "{target: Target, already?: bool}",
 		"record a further process with a target, on one timeline"},
 	[METHOD_TARGET_DISARM] = {"target.disarm", METHOD_AUDIT, 0, params_target, TARGET,

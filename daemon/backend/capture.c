@@ -238,7 +238,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen = calloc(1, sizeof(*frozen));
 	if (!frozen)
 		return -ENOMEM;
-	frozen->vdso_fd = frozen->kallsyms_fd = -1;
+	frozen->vdso_fd = frozen->kallsyms_fd = frozen->kcore_fd = -1;
 	frozen->raw_ns = clock_raw_ns();
 	frozen->unix_ns = wall_clock_ns();
 	/* What happened until this moment may still lie in the side-band rings. */
@@ -271,6 +271,8 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 		return r;
 	if (target->kallsyms_fd >= 0)
 		frozen->kallsyms_fd = fcntl(target->kallsyms_fd, F_DUPFD_CLOEXEC, 3);
+	if (target->kcore_fd >= 0 && admin)
+		frozen->kcore_fd = fcntl(target->kcore_fd, F_DUPFD_CLOEXEC, 3);
 	if (targets->vdso_fd >= 0)
 		frozen->vdso_fd = fcntl(targets->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	r = frozen->backend->freeze ? frozen->backend->freeze(target, frozen) : 0;
@@ -411,6 +413,7 @@ struct frozen *frozen_free(struct frozen *frozen)
 	free(frozen->producers);
 	(void)close_fd(frozen->vdso_fd);
 	(void)close_fd(frozen->kallsyms_fd);
+	(void)close_fd(frozen->kcore_fd);
 	hashmap_fini(&frozen->kernel_addrs);
 	free(frozen->unit);
 	free(frozen->exe);
@@ -495,6 +498,11 @@ int frozen_see_kernel(struct frozen *frozen, const uint64_t *addrs, size_t n)
 int frozen_kallsyms_fd(const struct frozen *frozen)
 {
 	return frozen->kallsyms_fd;
+}
+
+int frozen_kcore_fd(const struct frozen *frozen)
+{
+	return frozen->kcore_fd;
 }
 
 bool frozen_admin_only(const struct frozen *frozen)

@@ -174,5 +174,7 @@ bool frozen_has_kernel_stacks(const struct frozen *frozen);
 const struct hashmap *frozen_kernel_addresses(const struct frozen *frozen);
 /* /proc/kallsyms as the client that armed it opened it, borrowed, or -1. */
 int frozen_kallsyms_fd(const struct frozen *frozen);
+/* /proc/kcore, where what is recorded needs the kernel's code, borrowed, or -1. */
+int frozen_kcore_fd(const struct frozen *frozen);
 /* Borrowed memfd with the vDSO's ELF image that the targets map, or -1. */
 int frozen_vdso_fd(const struct frozen *frozen);

@@ -54,6 +54,7 @@ struct frozen {
 	bool kernel_waits;  /* the same, of the long waits alone */
 	struct hashmap kernel_addrs; /* then: those of the kernel that have been copied, by themselves */
 	int kallsyms_fd;    /* as the client that armed it opened it, or -1 */
+	int kcore_fd;	    /* alike: the kernel is traced, and its code is wanted */
 	uint64_t armed_unix_ns, armed_ns;
 	char *warnings[TARGET_WARNINGS_MAX];
 	size_t n_warnings;

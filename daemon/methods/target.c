@@ -75,11 +75,12 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 			    : strcmp(name, "pidfd") == 0 ? &req->pidfd
 			    : strcmp(name, "step") == 0	 ? &req->step_fd
 			    : strcmp(name, "kallsyms") == 0 ? &req->kallsyms_fd
+			    : strcmp(name, "kcore") == 0 ? &req->kcore_fd
 							    : NULL;
 
 		if (!slot || *slot >= 0)
 			return call_fail(call, API_BAD_PARAMS, "fds: %s",
-					 slot ? "names a descriptor twice" : "a descriptor must be \"maps\", \"pidfd\", \"step\" or \"kallsyms\"");
+					 slot ? "names a descriptor twice" : "a descriptor must be \"maps\", \"pidfd\", \"step\", \"kallsyms\" or \"kcore\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;

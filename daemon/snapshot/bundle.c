@@ -14,11 +14,14 @@
 #include "common/bundle/clocks.h"
 #include "common/base/hashmap.h"
 #include "common/control/json.h"
+#include "daemon/snapshot/kernel_code.h"
 #include "daemon/snapshot/kernel_names.h"
+#include "daemon/snapshot/kernel_symbols.h"
 
 /* A vDSO is two pages; what is larger is none. */
 #define MAX_VDSO (1U << 20)
 #define MAX_KALLSYMS (64U << 20)
+#define MAX_MODULES (4U << 20)
 
 void bundle_build_init(struct bundle_build *b)
 {
@@ -147,6 +150,71 @@ static int write_kallsyms(struct bundle_build *b)
 	return r == -EFBIG ? 0 : r;
 }
 
+/* perf takes the code of a folder only with the list of modules beside it. */
+static int write_modules(struct bundle_build *b)
+{
+	_cleanup_close_ int out = -1;
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	int r = io_read_file_at(AT_FDCWD, "/proc/modules", MAX_MODULES, &text, &len);
+
+	/* A kernel without modules has no list. */
+	if (r < 0 && r != -ENOMEM)
+		len = 0;
+	else if (r < 0)
+		return r;
+	r = safefile_create(b->dir.dir_fd, BUNDLE_MODULES, &out);
+	return r < 0 || len == 0 ? r : io_write_all(out, text, len);
+}
+
+/* It costs what the kernel did, never the snapshot. */
+static const char *words_of(int r)
+{
+	switch (r) {
+	case -ENODATA:
+		return "/proc/kallsyms does not show where it is";
+	case -ENOENT:
+		return "there is no list of its functions";
+	case -EFBIG:
+		return "it is larger than KERNEL_CODE_MAX, or than max_output_mib";
+	case -ENOSPC:
+	case -EDQUOT:
+		return "no space";
+	default:
+		return "/proc/kcore could not be read";
+	}
+}
+
+/* The kernel's code as it is now: modules that have gone are not in it. */
+static int write_kernel_code(struct bundle_build *b)
+{
+	_cleanup_(kernel_symbols_fini) struct kernel_symbols symbols = {.n = 0};
+	_cleanup_close_ int out = -1, kallsyms = -1;
+	const int in = frozen_kcore_fd(b->frozen);
+	uint64_t size;
+	int r;
+
+	if (in < 0)
+		return 0;
+	r = safefile_open(b->dir.dir_fd, BUNDLE_KALLSYMS, &kallsyms, &size);
+	if (r == 0)
+		r = kernel_symbols_read(kallsyms, MAX_KALLSYMS, &symbols);
+	if (r == 0)
+		r = safefile_create(b->dir.dir_fd, BUNDLE_KCORE, &out);
+	if (r == 0)
+		r = kernel_code_copy(in, &symbols, out, b->max_bytes, &b->kernel_code_bytes);
+	if (r == 0)
+		r = write_modules(b);
+	if (r == 0 || r == -ENOMEM || r == -ECANCELED)
+		return r;
+	log_warning("%s: the kernel's code: %s (%s)", b->id, words_of(r), strerror(-r));
+	b->kernel_code_missing = words_of(r);
+	b->kernel_code_bytes = 0;
+	(void)unlinkat(b->dir.dir_fd, BUNDLE_KCORE, 0);
+	(void)unlinkat(b->dir.dir_fd, BUNDLE_MODULES, 0);
+	return 0;
+}
+
 int bundle_build_copy(struct bundle_build *b)
 {
 	uint64_t begin = io_now_ns();
@@ -165,6 +233,8 @@ int bundle_build_copy(struct bundle_build *b)
 		r = write_vdso(b);
 	if (r == 0)
 		r = write_kallsyms(b);
+	if (r == 0)
+		r = write_kernel_code(b);
 	b->copy_ns = io_now_ns() - begin;
 	return r;
 }
@@ -314,6 +384,8 @@ struct json_object *bundle_build_cut(const struct bundle_build *b)
 		cut(array, "rings", "the event rings met max_output_mib");
 	if (b->vdso_missing)
 		cut(array, "vdso", "no image of the vDSO could be read");
+	if (b->kernel_code_missing)
+		cut(array, "kernel code", b->kernel_code_missing);
 	if (b->objects_failed)
 		cut(array, "objects", "no space");
 	else if (b->objects && objects_left_out(b->objects) > 0)
@@ -383,6 +455,10 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 	clocks_add_suspends(clocks, clocks_since(clocks, b->stats.first_ns), json_get_array(o, "gaps"));
 	json_add(o, "perf_data", bundle_build_perfdata(b));
 	json_add(o, "lost_records", lost_records_json(b));
+	if (b->kernel_code_bytes)
+		json_add_uint(o, "kernel_code_bytes", b->kernel_code_bytes);
+	if (b->kernel_code_missing)
+		json_add_uint(json_get_object(o, "losses"), "kernel_code_missing", 1);
 	json_add(o, "cut", bundle_build_cut(b));
 	if (b->objects)
 		json_add(o, "objects", objects_to_json(b->objects));

@@ -47,6 +47,8 @@ struct bundle_build {
 	size_t n_build_ids, build_ids_left_out;
 	bool perfdata_cut; /* max_bytes was met: later records are missing */
 	bool rings_cut;	   /* the same of the event rings */
+	uint64_t kernel_code_bytes;	 /* 0: there is none */
+	const char *kernel_code_missing; /* why, static; NULL: nothing is */
 	bool vdso_missing;
 	bool lacks; /* the recording is missing, see frozen_missing() */
 	bool objects_failed; /* no room for them */

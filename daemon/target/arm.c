@@ -249,22 +249,50 @@ static int set_limit(struct arming *arming)
 }
 
 /*
- * The kernel shows addresses in it to whom it was opened by: with the rights of the unit, which has no CAP_SYSLOG, they would be
- * 0. All instances of procfs number it alike.
+ * By its name below procfs, and not by its inode: ProtectKernelTunables= puts an empty file over it where the unit looks. No process has
+ * files of these names there.
  */
-static int take_kallsyms(struct target *target, const struct target_request *req, char *why, size_t size)
+static bool is_of_proc(int fd, const char *name)
 {
-	struct stat own, st;
+	char link[64], path[64];
+	const char *base;
 	struct statfs fs;
+	ssize_t n;
 
-	/* Without --kernel a client offers it unasked. */
-	if (req->kallsyms_fd < 0 || !req->admin)
-		return 0;
-	if (fstatfs(req->kallsyms_fd, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC || fstat(req->kallsyms_fd, &st) < 0 ||
-	    stat("/proc/kallsyms", &own) < 0 || st.st_ino != own.st_ino)
-		return refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is not of /proc/kallsyms");
-	target->kallsyms_fd = fcntl(req->kallsyms_fd, F_DUPFD_CLOEXEC, 3);
-	return target->kallsyms_fd < 0 ? refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0 || fstatfs(fd, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
+		return false;
+	path[n] = '\0';
+	base = strrchr(path, '/');
+	return base && strcmp(base + 1, name) == 0;
+}
+
+static int keep(int fd, int *ret_fd, char *why, size_t size)
+{
+	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return *ret_fd < 0 ? refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+}
+
+/*
+ * What of the kernel a client hands over, since the unit may not open it. Whether kallsyms shows addresses is decided by who
+ * opened it (CAP_SYSLOG), and kcore asks for CAP_SYS_RAWIO there alone. Only what traces the kernel needs that.
+ */
+static int take_kernel(struct target *target, const struct target_request *req, char *why, size_t size)
+{
+	int r = 0;
+
+	/* Without --kernel a client offers it unasked, and in a container another file may be over it. */
+	if (req->kallsyms_fd >= 0 && req->admin) {
+		if (is_of_proc(req->kallsyms_fd, "kallsyms"))
+			r = keep(req->kallsyms_fd, &target->kallsyms_fd, why, size);
+		else if (req->kernel_stacks)
+			r = refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is not of /proc/kallsyms");
+	}
+	/* The back end says what it means that there is none. */
+	if (r == 0 && req->kcore_fd >= 0 && target->kernel_stacks && target->backend == &backend_pt && is_of_proc(req->kcore_fd, "kcore"))
+		r = keep(req->kcore_fd, &target->kcore_fd, why, size);
+	return r;
 }
 
 static int check(struct target *target, const struct target_request *req, char *why, size_t size)
@@ -277,14 +305,14 @@ static int check(struct target *target, const struct target_request *req, char *
 			       "only an administrator may record the processes that it starts by the back end %s", target->backend->name);
 	if (req->kernel_stacks && !req->admin)
 		return refusal(why, size, TARGET_E_NOT_PERMITTED,
-			       "only root and the members of the socket's group may record the kernel's stacks");
-	if (req->kernel_stacks && target->backend != &backend_sample)
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel's stacks are of the back end sample, not of %s",
+			       "only root and the members of the socket's group may record the kernel");
+	if (req->kernel_stacks && target->backend != &backend_sample && target->backend != &backend_pt)
+		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel is recorded by the back ends sample and pt, not by %s",
 			       target->backend->name);
 	if (req->keep_ns && !target->backend->look_back)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "how far back it reaches can be asked of samples, not of %s",
 			       target->backend->name);
-	r = take_kallsyms(target, req, why, size);
+	r = take_kernel(target, req, why, size);
 	if (r != 0)
 		return r;
 	if (req->children && req->scope == TARGET_THREAD)
@@ -518,6 +546,8 @@ static void upgrade(struct target *target, struct target *armed)
 	target->wait_min_ns = armed->wait_min_ns;
 	close_fdp(&target->kallsyms_fd);
 	target->kallsyms_fd = take_fd(&armed->kallsyms_fd);
+	close_fdp(&target->kcore_fd);
+	target->kcore_fd = take_fd(&armed->kcore_fd);
 	target->uid = armed->uid;
 	target->owner_admin = armed->owner_admin;
 	target->admin_only = target->admin_only || armed->admin_only;

@@ -320,8 +320,8 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->state = TARGET_ARMED;
 	target->proc = (struct proc)PROC_INIT;
 	target->cgroup = (struct cgroup)CGROUP_INIT;
-	target->kallsyms_fd = -1;
 	target->watched.events = target->watched.parent = -1;
+	target->kallsyms_fd = target->kcore_fd = -1;
 	target->owner = req->uid;
 	target->owner_admin = req->admin;
 	target->stacks_asked = req->stacks;
@@ -374,6 +374,7 @@ struct target *target_free(struct target *target)
 	cgroup_close(&target->cgroup);
 	proc_close(&target->proc);
 	close_fdp(&target->kallsyms_fd);
+	close_fdp(&target->kcore_fd);
 	free(target->unit);
 	free(target->exe);
 	free(target);

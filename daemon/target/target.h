@@ -76,6 +76,7 @@ struct target_request {
 	int maps_fd;      /* -1 if none */
 	int step_fd;      /* with the back end "step": the end of a stepper's connection; -1 */
 	int kallsyms_fd;  /* with kernel_stacks: the names of the kernel's functions; -1: the daemon's own rights decide */
+	int kcore_fd;     /* /proc/kcore, for the kernel's code; -1 */
 	uid_t uid;        /* of the requester */
 	gid_t gid;
 	bool admin;
@@ -95,7 +96,7 @@ struct target_request {
 
 #define TARGET_REQUEST_INIT                                                                        \
 	{                                                                                          \
-		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .step_fd = -1, .kallsyms_fd = -1, .waits = true                 \
+		.scope = TARGET_PROCESS, .pidfd = -1, .maps_fd = -1, .step_fd = -1, .kallsyms_fd = -1, .kcore_fd = -1, .waits = true                 \
 	}
 
 /* `hub` and `openings` may be NULL (tests). What this machine cannot do is no error here: see targets_status(). */

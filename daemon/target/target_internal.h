@@ -107,6 +107,7 @@ struct target {
 	bool waits;
 	bool kernel_stacks; /* asked for by an admin */
 	int kallsyms_fd;    /* as its client opened it, or -1 */
+	int kcore_fd;	    /* alike: of a trace of the kernel */
 	uint64_t keep_ns;   /* how far back its samples are to reach; 0: as far as the configured rings do */
 	uint64_t wait_min_ns; /* shorter waits need no stacks; 0: all do */
 	bool children; /* a process that a member starts is one of the target's; of a group always */

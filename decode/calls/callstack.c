@@ -542,6 +542,27 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	callstack_jump(cs, time, cs->stop_ip, ip, true);
 }
 
+void callstack_resume_within(struct callstack *cs)
+{
+	cs->stopped = false;
+}
+
+bool callstack_back_in(struct callstack *cs, uint64_t time, uint64_t ip)
+{
+	const struct callfunc *f;
+	uint32_t n = cs->n;
+
+	cs_show(cs, time);
+	f = cs_function(cs, ip, NULL);
+	while (n > 0 && f->known && cs->frames[n - 1].f != f)
+		n--;
+	if (n == 0 || !f->known || cs->over)
+		return false;
+	cs->stats.skipped += cs->n - n;
+	cs_pop(cs, time, cs->n - n);
+	return true;
+}
+
 void callstack_finish(struct callstack *cs, uint64_t time)
 {
 	if (cs->waiting)

@@ -227,6 +227,13 @@ void callstack_loaded(struct callstack *cs);
 void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t back);
 /* It goes on at `ip`. The first of all begins the stack. */
 void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip);
+/*
+ * It goes on somewhere within its innermost calls, which is not where it has stopped, nor in a call that is seen: as a thread does that has left the
+ * CPU in one function of the scheduler, and comes back in another one. Until it is back in one of these calls nothing of it is told.
+ */
+void callstack_resume_within(struct callstack *cs);
+/* There it is, at `ip`: in the innermost call of that function, and those inside of it end. False: there is no such call. */
+bool callstack_back_in(struct callstack *cs, uint64_t time, uint64_t ip);
 /* Something is missing from here on; and here is what comes after it. */
 void callstack_gap(struct callstack *cs, uint64_t time);
 void callstack_resync(struct callstack *cs, uint64_t time, uint64_t ip);

@@ -13,6 +13,7 @@
 #include "decode/dwarf/source.h"
 #include "decode/job/job_internal.h"
 #include "decode/job/meta.h"
+#include "decode/object/address_space.h"
 #include "decode/object/image.h"
 #include "decode/object/kallsyms.h"
 #include "decode/object/process_maps.h"
@@ -36,6 +37,7 @@ struct decode {
 	struct perfdata *pd;
 	struct images *images;
 	struct kallsyms *kallsyms;
+	struct address_space *kernel; /* where its code lies; NULL: that is not known */
 	struct process_maps *maps;
 	struct source *source;
 	struct stacktab *st;
@@ -66,6 +68,7 @@ static void decode_fini(struct decode *d)
 	free(d->go);
 	source_free(d->source);
 	process_maps_free(d->maps);
+	address_space_unref(d->kernel);
 	images_free(d->images);
 	kallsyms_free(d->kallsyms);
 	stacktab_free(d->st);
@@ -127,6 +130,16 @@ static int open_kallsyms(struct job *j, struct decode *d)
 
 	if (r < 0 && r != -ENODATA)
 		log_warning("the kernel's symbols: %s", strerror(-r));
+	return r == -ENOMEM ? r : 0;
+}
+
+/* Without it a trace of the kernel cannot be followed there, which is counted where it was. */
+static int open_kcore(struct job *j, struct decode *d)
+{
+	int r = j->kcore_fd >= 0 && d->pt ? images_map_kernel(d->images, take_fd(&j->kcore_fd), d->kallsyms, &d->kernel) : 0;
+
+	if (r < 0)
+		log_warning("the kernel's code: %s", strerror(-r));
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -283,6 +296,8 @@ static int prescan(struct job *j, struct decode *d)
 	struct prescan_options o = {.pd = d->pd, .pt = d->pt, .complete_from = !d->meta.complete_from};
 	int r = process_maps_new(d->images, &j->budget, d->pt != NULL, &d->maps);
 
+	if (r == 0)
+		process_maps_set_kernel(d->maps, d->kernel);
 	o.maps = d->maps;
 	if (r == 0 && d->pd)
 		r = prescan_run(&o, &d->prescan);
@@ -404,6 +419,8 @@ static int decode_setup(struct job *j, struct decode *d, struct writer *w)
 	r = open_kallsyms(j, d);
 	if (r >= 0)
 		r = open_pt(j, d);
+	if (r >= 0)
+		r = open_kcore(j, d);
 	if (r >= 0)
 		r = prescan(j, d);
 	if (r < 0)

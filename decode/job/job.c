@@ -75,6 +75,8 @@ static int job_take_fds(struct job *j, struct decoder_packet *p, struct json_obj
 			to = &j->go_fd;
 		else if (strcmp(name, "kallsyms") == 0)
 			to = &j->kallsyms_fd;
+		else if (strcmp(name, "kcore") == 0)
+			to = &j->kcore_fd;
 		else if (strcmp(name, "scratch") == 0)
 			to = &j->scratch_fd;
 		else if (strcmp(name, "out") == 0)
@@ -392,6 +394,7 @@ static void job_fini(struct job *j)
 	close_fd(j->vdso_fd);
 	close_fd(j->go_fd);
 	close_fd(j->kallsyms_fd);
+	close_fd(j->kcore_fd);
 	close_fd(j->scratch_fd);
 	close_fd(j->out_fd);
 	for (size_t i = 0; i < j->n_probe; i++)
@@ -403,7 +406,7 @@ int job_serve(int link)
 	struct decoder_packet packet = DECODER_PACKET_INIT;
 	struct pollfd p = {.fd = link, .events = POLLIN};
 	_cleanup_(job_fini) struct job j = {
-		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .go_fd = -1, .kallsyms_fd = -1, .scratch_fd = -1, .out_fd = -1};
+		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .go_fd = -1, .kallsyms_fd = -1, .kcore_fd = -1, .scratch_fd = -1, .out_fd = -1};
 	int r;
 
 	j.began_ns = io_now_ns();

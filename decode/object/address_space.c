@@ -6,11 +6,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/address.h"
+
 struct address_space {
 	uint32_t refs;
 	uint32_t n, cap;
 	struct budget *budget;  /* borrowed */
 	struct mapping *maps; /* by start, without overlap */
+	const struct address_space *kernel; /* borrowed; NULL: not known */
 };
 
 int address_space_new(struct budget *budget, struct address_space **ret)
@@ -99,6 +102,7 @@ static int address_space_own(struct address_space **ps)
 	if (s->n)
 		memcpy(copy->maps, s->maps, s->n * sizeof(*s->maps));
 	copy->n = s->n;
+	copy->kernel = s->kernel;
 	address_space_unref(s);
 	*ps = take_ptr(copy);
 	return 0;
@@ -147,9 +151,18 @@ int address_space_set(struct address_space **ps, const struct mapping *map)
 	return 0;
 }
 
+void address_space_set_kernel(struct address_space *s, const struct address_space *kernel)
+{
+	s->kernel = kernel;
+}
+
 const struct mapping *address_space_find(const struct address_space *s, uint64_t addr)
 {
-	const uint32_t i = s ? address_space_from(s, addr) : 0;
+	uint32_t i;
+
+	if (s && s->kernel && addr >= KERNEL_HALF)
+		s = s->kernel;
+	i = s ? address_space_from(s, addr) : 0;
 
 	return s && i < s->n && s->maps[i].start <= addr ? &s->maps[i] : NULL;
 }

@@ -11,9 +11,12 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include "common/base/address.h"
 #include "common/base/io.h"
+#include "decode/object/address_space.h"
 #include "decode/object/extents.h"
 #include "decode/object/cfi.h"
+#include "decode/object/kallsyms.h"
 #include "decode/object/overwritten.h"
 
 #define MINI_MAX (128u << 20)
@@ -321,6 +324,39 @@ static int judge(const struct images *t, const struct file_answer *file, Elf *el
 	return t->files.judge(t->files.arg, &verdict);
 }
 
+int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms, struct address_space **ret)
+{
+	static const char name[] = "[kernel code]"; /* no process maps a file of this name */
+	const struct image_key key = {.path = name, .path_len = sizeof(name) - 1};
+	_cleanup_(address_space_unrefp) struct address_space *space = NULL;
+	struct file_answer none = {0};
+	struct image *img = images_get(t, &key);
+	int r;
+
+	if (!img) {
+		close_fd(fd);
+		return -ENOMEM;
+	}
+	img->kind = IMAGE_KERNEL;
+	img->fd = fd;
+	t->kallsyms = kallsyms;
+	image_parse(t, img, &none);
+	if (img->state != IMAGE_READY || img->flat)
+		return -ENOEXEC;
+	r = address_space_new(t->budget, &space);
+	for (uint32_t i = 0; i < img->n_loads && r == 0; i++) {
+		/* By their addresses: what comes last goes to the end. */
+		const struct image_load *l = &img->loads[img->by_vaddr ? img->by_vaddr[i] : i];
+
+		if (l->exec && l->vaddr >= KERNEL_HALF)
+			r = address_space_set(&space, &(struct mapping){.start = l->vaddr, .end = l->vaddr + l->size, .pgoff = l->off, .image = img});
+	}
+	if (r != 0)
+		return r < 0 ? r : -E2BIG;
+	*ret = take_ptr(space);
+	return 0;
+}
+
 int image_open(struct images *t, struct image *img)
 {
 	struct file_answer file = {0};
@@ -509,6 +545,11 @@ int image_load_symbols(struct images *t, struct image *img)
 	img->symbols_loaded = true;
 	if (img->flat)
 		return 0;
+	if (img->kind == IMAGE_KERNEL) {
+		r = t->kallsyms ? kallsyms_add_functions(t->kallsyms, &img->symbols) : 0;
+		symbols_finish(&img->symbols);
+		return r;
+	}
 	n = symbols_add_elf(&img->symbols, img->elf, SHT_SYMTAB);
 	if (n == 0 && img->kind == IMAGE_FILE) {
 		r = image_load_debug(t, img);

@@ -35,6 +35,7 @@ enum image_kind {
 	IMAGE_VDSO,
 	IMAGE_ANON,  /* memory without a file */
 	IMAGE_OTHER, /* [stack], [heap], [vsyscall] ... */
+	IMAGE_KERNEL, /* its code, copied out of its memory: no file of anybody */
 };
 
 enum image_state {
@@ -45,9 +46,11 @@ enum image_state {
 	IMAGE_BROKEN,  /* an ELF file that cannot be read, or no ELF file where the recording has a build id */
 };
 
+struct address_space;
 struct cfi;
 struct dwarf;
 struct extents;
+struct kallsyms;
 
 struct image {
 	uint32_t id; /* small, unique */
@@ -125,6 +128,12 @@ void images_set_clocks(struct images *t, const struct clock_map *clocks);
  * same. */
 void images_set_vdso_fd(struct images *t, int fd);
 void images_use_own_vdso(struct images *t);
+
+/*
+ * The kernel's code: an ELF file (taken over) with its segments where it ran, whose functions `kallsyms` names (borrowed; NULL: nobody does). *ret: where it lies. 0,
+ * or -errno; -ENOEXEC: it is none.
+ */
+int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms, struct address_space **ret) _must_check_;
 
 /* What the recording says about build ids by path (perf's table). */
 void images_expect(struct images *t, const char *path, const uint8_t *build_id, uint8_t size);

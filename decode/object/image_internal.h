@@ -23,6 +23,7 @@ struct images {
 	bool expected_sorted;
 	int vdso_fd;
 	bool own_vdso;
+	const struct kallsyms *kallsyms; /* borrowed: of the kernel's image */
 	struct images_stats stats;
 };
 

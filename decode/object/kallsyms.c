@@ -10,6 +10,7 @@
 
 #include "common/base/address.h"
 #include "common/base/io.h"
+#include "decode/object/symbols.h"
 
 #define MAX_NAME 512u
 /* What is further from the last symbol is in no function: there are gaps between the kernel and its modules. */
@@ -198,6 +199,21 @@ bool kallsyms_find(const struct kallsyms *k, uint64_t addr, struct kallsyms_func
 		.module_len = e->module_len,
 	};
 	return true;
+}
+
+int kallsyms_add_functions(const struct kallsyms *k, struct symbols *to)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < k->n && r == 0; i++) {
+		const struct entry *e = &k->v[i];
+		const uint64_t left = i + 1 < k->n ? e[1].start - e->start : MAX_FUNCTION;
+
+		if (e->code)
+			r = symbols_add(to, &(struct symbol){.addr = e->start, .size = left < MAX_FUNCTION ? left : MAX_FUNCTION, .sized = true,
+							     .name = k->text + e->line + e->name, .name_len = e->name_len});
+	}
+	return r;
 }
 
 bool kallsyms_is_scheduler(const struct kallsyms *k, uint64_t addr)

@@ -15,6 +15,7 @@
 #define KALLSYMS_MAX_BYTES (64u << 20)
 
 struct kallsyms;
+struct symbols;
 
 /* Reads them from `fd` (stays the caller's). -ENODATA: no address in it; -EFBIG, -ENOMEM, or what read() said. */
 int kallsyms_read(int fd, struct budget *budget, struct kallsyms **ret) _must_check_;
@@ -30,6 +31,9 @@ struct kallsyms_function {
 
 /* The function at `addr`: false if none is known. */
 bool kallsyms_find(const struct kallsyms *k, uint64_t addr, struct kallsyms_function *ret);
+
+/* Adds each of them, with its extent: their names are borrowed. 0 or -ENOMEM. */
+int kallsyms_add_functions(const struct kallsyms *k, struct symbols *to) _must_check_;
 
 /*
  * Whether it is the scheduler's own code, which is on top of the stack of each wait (as wchan of proc(5) leaves it out), or

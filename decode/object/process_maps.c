@@ -26,6 +26,7 @@ struct history { /* of one process */
 struct process_maps {
 	struct images *images; /* borrowed, as the budget */
 	struct budget *budget;
+	const struct address_space *kernel; /* borrowed; NULL: not known */
 	bool past;
 	struct hashmap processes;
 	struct history *all;
@@ -46,6 +47,11 @@ int process_maps_new(struct images *images, struct budget *budget, bool past, st
 	m->enough = past ? budget->used + (budget->max - budget->used) / 2 : budget->max;
 	*ret = m;
 	return 0;
+}
+
+void process_maps_set_kernel(struct process_maps *m, const struct address_space *kernel)
+{
+	m->kernel = kernel;
 }
 
 struct process_maps *process_maps_free(struct process_maps *m)
@@ -105,8 +111,11 @@ static int begin_version(struct process_maps *m, struct history *h, const struct
 	uint64_t from = ev->has_time ? ev->time : 0;
 	struct version *v = newest(h);
 
-	if (!own && address_space_new(m->budget, &own) < 0)
-		return -ENOMEM;
+	if (!own) {
+		if (address_space_new(m->budget, &own) < 0)
+			return -ENOMEM;
+		address_space_set_kernel(own, m->kernel);
+	}
 	if (v && !m->past) {
 		address_space_unref(v->space);
 		v->space = take_ptr(own);

@@ -29,6 +29,8 @@ struct process_maps;
 
 /* `past`: all versions are kept; else only the newest, for whoever asks while the records go by. */
 int process_maps_new(struct images *images, struct budget *budget, bool past, struct process_maps **ret) _must_check_;
+/* The kernel's own, in the upper half of each space: borrowed. Before the first record. */
+void process_maps_set_kernel(struct process_maps *m, const struct address_space *kernel);
 struct process_maps *process_maps_free(struct process_maps *m);
 DEFINE_CLEANUP(struct process_maps *, process_maps_free)
 

@@ -2,6 +2,8 @@
 /* The walk through the code: blocks, the links between them, calls and where they return. */
 #include "decode/pt/flow_internal.h"
 
+#include "common/base/address.h"
+
 void ptflow_flush(struct ptflow *f)
 {
 	if (f->n_batch && !f->error) {
@@ -350,9 +352,19 @@ void ptflow_lose_on_the_way(struct ptflow *f)
 		ptflow_lose_at(f, b, PTFLOW_E_MISMATCH);
 }
 
+/* Out of the kernel: there the process may have executed another program. */
+static void come_back(struct ptflow *f, uint64_t to)
+{
+	ptflow_enter_at(f, to);
+	codeblocks_set_mode(f->code, f->is64);
+	ptflow_go(f, to);
+}
+
 /* The branch at the end of `b` goes to `to`, as an address packet says. */
 void ptflow_branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 {
+	bool back = false;
+
 	if (b->kind == INSN_CALL_INDIRECT && !(b = link_back(f, b)))
 		return;
 	executed(f, b);
@@ -373,10 +385,14 @@ void ptflow_branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 		follow(f, b, PTFLOW_RET, to);
 		break;
 	default:
+		back = b->start >= KERNEL_HALF && to < KERNEL_HALF;
 		follow(f, b, PTFLOW_FAR, to);
 		break;
 	}
-	go_again(f, f->block, to);
+	if (back)
+		come_back(f, to);
+	else
+		go_again(f, f->block, to);
 }
 
 /* A compressed return: to the return address of the call on top. */

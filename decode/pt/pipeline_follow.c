@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/address.h"
 #include "common/base/io.h"
 #include "decode/object/process_maps.h"
 #include "decode/pt/block_cache.h"
@@ -18,6 +19,7 @@
 #define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
 #define FILES_BYTES (16u << 20) /* and for all of them, by file */
 #define MAX_SPANS 64u
+#define BEFORE_SWITCH_NS 1000000u /* much more than the kernel takes between the two, if nothing interrupts it */
 
 static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
 {
@@ -163,8 +165,11 @@ static uint64_t limit_ns(const struct pipeline_block *b)
 }
 
 /* The stamp after which this one's true time cannot lie. */
-static uint64_t latest(const struct pipeline_block *b, uint64_t ns)
+static uint64_t latest(const struct pipeline_block *b, uint64_t ns, uint64_t ip)
 {
+	/* In the kernel a thread is traced a little before it is reported that it runs. */
+	if (ip >= KERNEL_HALF && b->w->config->kernel && ns < UINT64_MAX - BEFORE_SWITCH_NS)
+		ns += BEFORE_SWITCH_NS;
 	/* MTC or CYC keep the time going; without them it stands still until the next TSC. */
 	return b->w->config->time.tsc_ctc_n ? ns : limit_ns(b);
 }
@@ -188,7 +193,7 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	const struct address_space *space = NULL;
 	struct pipeline_thread o = {0};
 	struct who_ran_span spans[MAX_SPANS];
-	const unsigned int n = who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns), spans, MAX_SPANS);
+	const unsigned int n = who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns, ip), spans, MAX_SPANS);
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;

@@ -247,10 +247,10 @@ int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns)
 	return r < 0 ? r : 0;
 }
 
-/* Who and what code it is may be another one only where tracing begins, and once its calls were ended. */
+/* Who and what code it is may be another one only where tracing begins, out of the kernel, and once its calls were ended. */
 static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
-	const bool begins = ev->flow->kind == PTFLOW_ENABLE || ev->flow->kind == PTFLOW_RESYNC;
+	const bool begins = ev->flow->kind == PTFLOW_ENABLE || ev->flow->kind == PTFLOW_RESYNC || pt_event_leaves_kernel(ev->flow);
 
 	if (!t->space || begins)
 		t->space = process_maps_at(p->maps, ev->pid, ev->ns);
@@ -522,6 +522,7 @@ int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, u
 	t->space = NULL;
 	t->thread = NULL;
 	t->is_new = false;
+	pt_event_forget_kernel(t);
 	t->dump = NULL; /* it may have another name from now on */
 	t->untraced = false;
 	return p->error;

@@ -18,6 +18,8 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : NULL;
 	int r;
 
+	if (!async && !why && e->from >= KERNEL_HALF)
+		why = "stopped in the kernel";
 	if (!async && !why)
 		why = auxtrace_config(p->aux)->filter[0] ? "runs outside of the address filter" : "outside of the trace";
 	if (!why)
@@ -27,10 +29,17 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 	if (r < 0)
 		return r;
 	t->untraced = true;
+	t->in_kernel = e->from >= KERNEL_HALF;
 	t->stopped_ns = p->ns;
 	if (t->dump)
 		return dump_remark(t->dump, replay_pt_time(p, p->ns), why);
 	return timeline_untraced(p->s->o.tl, t->tid, p->ns, why);
+}
+
+void pt_event_forget_kernel(struct pt_thread *t)
+{
+	t->entered_ip = t->entered_back = 0;
+	t->in_kernel = t->comes = false;
 }
 
 /* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
@@ -38,6 +47,7 @@ static int gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns, const char
 {
 	pt_stacks_end(t); /* who is around what comes after the gap it cannot tell */
 	callstack_gap(t->calls, ns);
+	pt_event_forget_kernel(t);
 	t->untraced = false;
 	if (t->dump)
 		return dump_remark(t->dump, replay_pt_time(p, ns), what);
@@ -102,7 +112,7 @@ int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t)
 
 static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
-	const bool entry = callstack_depth(t->calls) == 0 && ptcode_is_entry(t->space, e->to);
+	const bool entry = callstack_depth(t->calls) == 0 && ptcode_is_entry(t->space, e->to), in_kernel = t->untraced && t->in_kernel;
 	int r = replay_pt_end_blind(p, t);
 
 	if (r == 0 && t->untraced && !t->dump)
@@ -110,6 +120,17 @@ static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_
 	if (r == 0)
 		r = replay_pt_end_gap(p, t, p->ns);
 	t->untraced = false;
+	if (e->to >= KERNEL_HALF && in_kernel && callstack_n_open(t->calls)) {
+		callstack_resume_within(t->calls);
+		t->comes = true;
+		t->depth = 0;
+		return r;
+	}
+	if (e->to >= KERNEL_HALF && t->is_new && !e->at_psb) {
+		/* it begins where it comes out of the kernel */
+		callstack_resume(t->calls, p->ns, e->to);
+		return r;
+	}
 	if (entry || (t->is_new && !e->at_psb))
 		callstack_begin(t->calls);
 	else if (t->is_new)
@@ -119,21 +140,104 @@ static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_
 	return r;
 }
 
-/* From user code into the kernel and back, where both are traced: the kernel is called. */
+bool pt_event_leaves_kernel(const struct ptflow_event *e)
+{
+	return e->kind == PTFLOW_FAR && e->from >= KERNEL_HALF && e->to < KERNEL_HALF;
+}
+
+/* The kernel is called, as by user code so by itself where it is interrupted. */
+static void enter_kernel(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
+{
+	const uint64_t back = e->kind == PTFLOW_ASYNC ? e->from : e->from + e->length;
+
+	if (e->from < KERNEL_HALF) {
+		t->entered_ip = e->from;
+		t->entered_back = back;
+	}
+	callstack_call(t->calls, p->ns, e->from, back, e->to);
+}
+
+/* Where it does not go on as it was entered: in a signal's handler, or a new program. Then it is as if the kernel had not been traced. */
+static void leave_kernel(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
+{
+	const uint64_t ip = t->entered_ip, back = t->entered_back;
+
+	t->entered_ip = t->entered_back = 0;
+	if (t->is_new) {
+		callstack_finish(t->calls, p->ns);
+		callstack_begin(t->calls);
+		t->is_new = false;
+		callstack_resume(t->calls, p->ns, e->to);
+		return;
+	}
+	callstack_return(t->calls, p->ns, e->from, back ? back : e->to);
+	if (!back || e->to == back)
+		return;
+	callstack_stop(t->calls, p->ns, ip, back == ip ? 0 : back);
+	callstack_resume(t->calls, p->ns, e->to);
+}
+
+/* Where user code and the kernel are traced: from one to the other, or within the kernel. */
 static void far(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
-	if (e->to >= KERNEL_HALF && e->from < KERNEL_HALF)
-		callstack_call(t->calls, p->ns, e->from, e->kind == PTFLOW_ASYNC ? e->from : e->from + e->length, e->to);
-	else if (e->to < KERNEL_HALF && e->from >= KERNEL_HALF)
+	struct insn insn;
+
+	if (pt_event_leaves_kernel(e))
+		leave_kernel(p, t, e);
+	else if (e->to >= KERNEL_HALF && (e->from < KERNEL_HALF || e->kind == PTFLOW_ASYNC))
+		enter_kernel(p, t, e);
+	else if (e->from >= KERNEL_HALF && ptcode_insn(p->code, t->space, e->from, !e->is32, &insn) && insn.kind == INSN_FAR_RET)
 		callstack_return(t->calls, p->ns, e->from, e->to);
 	else
 		callstack_jump(t->calls, p->ns, e->from, e->to, true);
+}
+
+/*
+ * The scheduler disables the thread's trace in one function, and enables it in another one. False: the event is of the way from there to the call in
+ * which it had left.
+ */
+static bool has_come(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
+{
+	struct insn insn;
+
+	switch (e->kind) {
+	case PTFLOW_COND:
+	case PTFLOW_JUMP:
+	case PTFLOW_JUMP_INDIRECT:
+	case PTFLOW_RUN:
+		return false;
+	case PTFLOW_CALL:
+	case PTFLOW_CALL_INDIRECT:
+	case PTFLOW_ASYNC:
+		t->depth++;
+		return false;
+	case PTFLOW_FAR:
+		if (pt_event_leaves_kernel(e))
+			break;
+		if (!ptcode_insn(p->code, t->space, e->from, !e->is32, &insn) || insn.kind != INSN_FAR_RET) {
+			t->depth++;
+			return false;
+		}
+		/* fall through */
+	case PTFLOW_RET:
+		if (t->depth)
+			t->depth--;
+		else
+			t->comes = !callstack_back_in(t->calls, p->ns, e->to);
+		return false;
+	default:
+		break;
+	}
+	t->comes = false;
+	return true;
 }
 
 int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
 	const struct ptflow_event *e = ev->flow;
 
+	if (t->comes && !has_come(p, t, e))
+		return 0;
 	switch (e->kind) {
 	case PTFLOW_CALL:
 	case PTFLOW_CALL_INDIRECT:

@@ -62,6 +62,10 @@ struct pt_thread {
 	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
 	struct pt_program *program; /* of the process, NULL: of none */
 	bool running; /* is counted there */
+	uint64_t entered_ip, entered_back; /* where it has entered the kernel, and would return to; 0: not known */
+	bool in_kernel; /* there it was stopped */
+	bool comes; /* to where it was stopped, in the kernel */
+	uint32_t depth; /* of the calls of that way */
 	bool untraced;
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
@@ -120,6 +124,10 @@ struct replay_pt {
 /* ---- pt_event.c: 0, a positive enum timeline_error, or -errno */
 
 int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev);
+/* Where it has entered the kernel is not known any more. */
+void pt_event_forget_kernel(struct pt_thread *t);
+/* From there on another program may run, or other code. */
+bool pt_event_leaves_kernel(const struct ptflow_event *e);
 /* If it has run while its CPU was not traced, since it stopped: its calls end there. 0 or -errno. */
 int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t);
 /* What is missing of the thread, if anything, is missing until now. */

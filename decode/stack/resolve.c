@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/address.h"
 #include "common/base/escape.h"
 #include "common/base/hashmap.h"
 #include "decode/base/path.h"
@@ -583,6 +584,11 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 	map = address_space_find(code->space, how == RESOLVE_RETURN && addr ? addr - 1 : addr);
 	if (map)
 		img = map->image;
+	if ((img && img->kind == IMAGE_KERNEL) || (!img && addr >= KERNEL_HALF && how == RESOLVE_EXACT)) {
+		const uint32_t frame = resolver_kernel_function(r, addr, how);
+
+		return frame ? frame : r->kernel;
+	}
 	if (img && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO) &&
 		img->state != IMAGE_MISSING) {
 		off = addr - map->start + map->pgoff;

@@ -303,3 +303,15 @@ with Tracerd(name="-unit", unit_rights=True) as d:
         text = d.tracectl("snapshot", target).stdout
         expect("kernel (0): the names of its functions are not known" in text, f"as text, too: {text}")
     ok("with the unit's rights, names are the client's to give")
+
+# ProtectKernelTunables= puts an empty file over it where the unit looks.
+wrapper = tmp() / "tracerd-hidden"
+wrapper.write_text(f'#!/bin/sh\nexec unshare --mount sh -c \'mount --bind /dev/null /proc/kallsyms && exec "$0" "$@"\' {BUILD}/tracerd "$@"\n')
+wrapper.chmod(0o755)
+with Tracerd(name="hidden", binary=wrapper) as d:
+    c = d.client()
+    with open("/proc/kallsyms") as names, open("/proc/version") as other:
+        expect(c.call_error("target.arm", {"pid": waiter.pid, "kernel": True, "fds": ["kallsyms"]}, [other.fileno()]) == "bad_params",
+               "another file of procfs is refused")
+        done = c.call("target.arm", {"pid": waiter.pid, "kernel": True, "fds": ["kallsyms"]}, [names.fileno()])
+    expect(done["target"]["kernel"], "a client's kallsyms is taken where the daemon's own is hidden")

@@ -55,7 +55,7 @@ with Tracerd() as d:
         ended(d, "one announced, none sent", lambda c: c.send_bytes(hello(nfds=1)))
         ended(d, "two announced, one sent", lambda c: c.send_bytes(arm_frame(["maps", "pidfd"], 2), [NULL]))
         ended(d, "one announced, two sent", lambda c: c.send_bytes(arm_frame(["maps"], 1), [NULL] * 2))
-        ended(d, "more than the method takes", lambda c: c.send_bytes(arm_frame(["maps"] * 4, 4), [NULL] * 4))
+        ended(d, "more than the method takes", lambda c: c.send_bytes(arm_frame(["maps"] * 5, 5), [NULL] * 5))
         ended(d, "more than a message may have", lambda c: c.send_bytes(hello(nfds=17), [NULL] * 17))
         ended(d, "as many as the kernel lets through", lambda c: c.send_bytes(hello(nfds=253), [NULL] * 253))
         ended(d, "a descriptor inside a body", body_with_fd)

@@ -6,7 +6,7 @@
 A file begins with what it shows, then come its sections, each behind a line of "--- NAME":
 
     code [32] [entry] [FILE]  assembly ("func f" begins a function, "endf f" ends it), linked at 0x401000; FILE is "prog" if not given, another one lies at 0x501000;
-                          entry: the kernel begins the program at _start
+                          entry: the kernel begins the program at _start; "kernel" and "module" are in no process: a bundle has a copy of them (kcore), and kallsyms
     packets [TID|cpu N]   one packet a line (tests/system/lib/ptpackets.py); %SYMBOL[+N] is an address; a comment begins with #
     sideband              TIME, what, and of whom; without this section thread 100 of process 100 has run prog from the begin
     config                "mtc_period 3", "kernel 1"...: perffilelib.PerfFile.start()
@@ -49,6 +49,10 @@ def parse(path):
     return sections
 
 
+# Where Linux has its text, and modules.
+KERNEL = {"kernel": 0xFFFFFFFF81000000, "module": 0xFFFFFFFFC0001000}
+
+
 class Program:
     def __init__(self, work, name, lines, bits, base, entry):
         source, self.path = work / f"{name}.s", work / name
@@ -79,6 +83,22 @@ class Program:
                 yield start - slack, length + slack + 0xFFF & ~0xFFF, offset - slack
 
 
+    def code(self):
+        """(address, bytes) of what is executable, in whole pages."""
+        data = self.path.read_bytes()
+        return [(start, data[offset : offset + size].ljust(size, b"\0")) for start, size, offset in self.segments()]
+
+
+def kcore(pieces):
+    """As tracerd copies the kernel's code: an ELF file of segments, whose table comes last."""
+    at, out, table = 4096, b"", b""
+    for address, code in pieces:
+        table += struct.pack("<IIQQQQQQ", 1, 5, at + len(out), address, 0, len(code), len(code), 4096)
+        out += code
+    head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 4, 62, 1, 0, at + len(out), 0, 0, 64, 56, len(pieces), 0, 0, 0)
+    return head.ljust(at, b"\0") + out + table
+
+
 def path_of(work):
     return work.name
 
@@ -91,8 +111,8 @@ class Case:
         for name, args, lines in self.sections:
             if name == "code":
                 file = args[-1] if args and args[-1] not in ("32", "entry") else "prog"
-                self.programs[file] = Program(work, file, lines, 32 if "32" in args else 64, 0x401000 + 0x100000 * len(self.programs),
-                                              "_start" if "entry" in args else "0")
+                self.programs[file] = Program(work, file, lines, 32 if "32" in args else 64,
+                                              KERNEL.get(file, 0x401000 + 0x100000 * len(self.programs)), "_start" if "entry" in args else "0")
         self.symbols = {s: a for p in self.programs.values() for s, a in p.symbols.items()}
         config = {words[0]: int(words[1], 0) for words in map(str.split, self.lines("config")) if words}
         ctc = (config.pop("ctc_n", 0), config.pop("ctc_d", 0))
@@ -113,6 +133,18 @@ class Case:
             number = int(args[-1]) if args else 100
             self.file.auxtrace(e.out, i, *((0xFFFFFFFF, number) if cpu else (number,)))
         self.data = self.file.write_file(work / "perf.data")
+        if "kernel" in self.programs:
+            self.data = self.bundle(work / "bundle")
+
+    def bundle(self, folder):
+        """What a snapshot of a trace of the kernel has."""
+        folder.mkdir()
+        self.data.rename(folder / "perf.data")
+        parts = {name: self.programs[name] for name in KERNEL if name in self.programs}
+        (folder / "kcore").write_bytes(kcore([s for p in parts.values() for s in p.code()]))
+        names = sorted((a, s, "" if name == "kernel" else f"\t[{name}]") for name, p in parts.items() for s, a in p.symbols.items())
+        (folder / "kallsyms").write_text("".join(f"{a:016x} t {s}{module}\n" for a, s, module in names))
+        return folder
 
     def lines(self, wanted):
         return [line for name, _, lines in self.sections if name == wanted for line in lines]

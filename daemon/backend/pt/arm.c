@@ -35,6 +35,8 @@ static int init_filter(struct pt_recording *rec, const struct pt_machine *machin
 
 	if (target_scope_is_group(req->scope))
 		return refusal(why, size, TARGET_E_BAD, "address filters are of a process or a thread");
+	if (req->kernel_stacks)
+		return refusal(why, size, TARGET_E_BAD, "address filters are of the program's code: without --kernel");
 	if (req->n_filters > machine->pmu.filters)
 		return refusal(why, size, TARGET_E_UNSUPPORTED, "this processor has %u address filters, not %zu",
 			      (unsigned int)machine->pmu.filters, req->n_filters);
@@ -66,6 +68,11 @@ int pt_arm_init(struct target *target, const struct target_request *req, char *w
 	rec->aux_bytes = rec->ring_asked ? req->pt_ring_bytes : config->pt_ring_kib * KIB;
 	rec->target = target;
 	target->recording = rec;
+	/* There threads take turns within what is traced, and the trace does not say who they are. */
+	if (req->scope == TARGET_HOST && req->kernel_stacks)
+		return refusal(why, why_size, TARGET_E_UNSUPPORTED, "by Intel PT a host is recorded without the kernel: without --kernel");
+	/* What the processor wrote of the kernel cannot be taken out again. */
+	target->admin_only |= target->kernel_stacks;
 	/* Samples know no filter. */
 	rec->automatic = (!req->backend || strcmp(req->backend, "auto") == 0) && req->n_filters == 0;
 	if (req->n_filters) {
@@ -193,12 +200,18 @@ static int prepare(struct target *target, struct pt_choice *choice, char *why, s
 		.timing = rec->timing,
 		.inherit = target->scope != TARGET_THREAD && target->scope != TARGET_HOST,
 		.inherit_processes = target->children,
+		.kernel = target->kernel_stacks,
 	};
 	const struct target *other = pt_sharing_overlaps(target);
 	const struct pt_recording *whole = choice->grows ? NULL : pt_sharing_find(target, why, size);
 	char lacks[200];
 	int r;
 
+	/* Without it nothing could be followed from where the kernel is entered on. */
+	if (target->kernel_stacks && target->kcore_fd < 0)
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
+			       "the kernel's code is read from /proc/kcore, which whoever arms it could not open (CAP_SYS_RAWIO, CONFIG_PROC_KCORE, "
+			       "lockdown): arm it without --kernel, or by --backend sample");
 	if (!rec->looks)
 		newcomers_use(machine->newcomers);
 	rec->looks = true;
@@ -296,7 +309,8 @@ static int arm_phase(struct target *target, struct pt_choice *choice, char *why,
 static int fall_back(struct target *target, struct backend_job **job, char *why, size_t why_size)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
-	const struct target_request req = {.stacks = rec->stacks_asked, .waits = rec->waits_asked, .step_fd = -1};
+	const struct target_request req = {.stacks = rec->stacks_asked, .waits = rec->waits_asked, .step_fd = -1,
+					   .kernel_stacks = target->kernel_stacks};
 	char why_not[200];
 	int r;
 
@@ -305,6 +319,7 @@ static int fall_back(struct target *target, struct backend_job **job, char *why,
 	(*job)->free(*job);
 	*job = NULL;
 	backend_pt.disarm(target);
+	close_fdp(&target->kcore_fd); /* samples need no code of the kernel's */
 	target->backend = &backend_sample;
 	target->stacks_asked = req.stacks;
 	target->stacks = req.stacks == STACKS_DWARF ? STACKS_DWARF : STACKS_FP;
@@ -346,9 +361,9 @@ int pt_arm(struct target *target, struct backend_job **job, char *why, size_t wh
 	if (!choice) {
 		if (!pt_recording_of(target)->events) {
 			target_clear_notes(target);
-			target_say_why(target, "method %s: the processor's trace of each %s, timing %s",
+			target_say_why(target, "method %s: the processor's trace of each %s%s, timing %s",
 				       pt_method_of(target), target->scope == TARGET_HOST ? "CPU" : "thread",
-				       pt_timing_name(pt_recording_of(target)->timing));
+				       target->kernel_stacks ? ", in the kernel too" : "", pt_timing_name(pt_recording_of(target)->timing));
 			say_filter(target);
 		}
 		r = pt_choice_new(target, &choice);

@@ -157,6 +157,8 @@ int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec, stru
 	ret->type = pmu->type;
 	ret->config = config;
 	ret->disabled = 1;
+	/* As perf has it without the modifier "u". The dummy stays as it is: its records are of user space in any case. */
+	ret->exclude_kernel = ret->exclude_hv = !spec->kernel;
 	return 0;
 }
 

@@ -24,10 +24,11 @@ struct pt_attr_spec {
 	enum pt_timing timing;
 	bool inherit;	       /* threads to come */
 	bool inherit_processes; /* also processes to come */
+	bool kernel;	       /* also what the kernel does for them */
 };
 
 /*
- * The tracing event: user space only. `lacks` gets what the processor cannot do, as one sentence; "" if it can do all. 0;
+ * The tracing event. `lacks` gets what the processor cannot do, as one sentence; "" if it can do all. 0;
  * -EOPNOTSUPP: it cannot trace branches with their time.
  */
 int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec, struct perf_event_attr *ret, char *lacks,

@@ -189,6 +189,8 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 	if (!pt->stopping)
 		stopped(frozen);
 	r = target->beside ? freeze_waits(target, frozen) : 0;
+	/* Also where no waits are recorded. */
+	frozen->kernel_stacks = target->kernel_stacks && frozen->admin;
 	if (r == 0 && !pt->stopping)
 		frozen_renew(frozen);
 	return r;

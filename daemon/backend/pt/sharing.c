@@ -88,6 +88,11 @@ struct pt_recording *pt_sharing_find(const struct target *target, char *why, siz
 						  "that", other->name);
 			continue;
 		}
+		if (other->kernel_stacks != target->kernel_stacks) {
+			(void)snprintf(why, size, "%s records it by PT already, %s the kernel, and a thread has one PT recording: disarm that",
+				       other->name, other->kernel_stacks ? "with" : "without");
+			continue;
+		}
 		if ((!own->ring_asked || own->aux_bytes == rec->aux_bytes) && (!own->timing_asked || own->timing == rec->timing))
 			return rec;
 		(void)snprintf(why, size, "%s records it by PT already, with rings of %llu KiB and timing %s, and a thread has one PT "

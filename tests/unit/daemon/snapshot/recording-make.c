@@ -238,6 +238,11 @@ int frozen_kallsyms_fd(const struct frozen *frozen)
 	return -1;
 }
 
+int frozen_kcore_fd(const struct frozen *frozen)
+{
+	return -1;
+}
+
 bool frozen_admin_only(const struct frozen *f)
 {
 	return made.creds_changed;

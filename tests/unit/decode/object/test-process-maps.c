@@ -170,6 +170,39 @@ static void test_exec_and_fork(void **state)
 	teardown();
 }
 
+/* The kernel lies in all of them, whatever they do; also where a program says that something else does. */
+static void test_kernel(void **state)
+{
+	static const uint64_t text = UINT64_C(0xffffffff81000000);
+	const struct image_key key = {.path = "/K", .path_len = 2};
+	struct address_space *kernel;
+	struct budget own = {.max = 1 << 20};
+	struct mapping map = {.start = text, .end = text + 0x2000, .pgoff = TEXT};
+
+	(void)state;
+	setup(64u << 20);
+	map.image = images_get(images, &key);
+	assert_int_equal(address_space_new(&own, &kernel), 0);
+	assert_int_equal(address_space_set(&kernel, &map), 0);
+	process_maps_set_kernel(past, kernel);
+	process_maps_set_kernel(now, kernel);
+	map_data(10, 1, 0x10000, 0x1000);
+	fork_of(20, 2, 2, 1);
+	exec(30, 2);
+	for (uint32_t pid = 1; pid < 3; pid++) {
+		assert_int_equal(at(pid, 40, text), 'K');
+		assert_int_equal(at(pid, 40, text + 0x1fff), 'K' + 1);
+		assert_int_equal(at(pid, 40, text + 0x2000), 0);
+	}
+	process_maps_record(past, &(struct perfevent){.kind = PERFEVENT_MMAP, .time = 50, .pid = 1, .tid = 1, .has_time = true,
+		.mmap = {.addr = text, .len = 0x1000, .ino = 'X', .exec = true, .path = "/X", .path_len = 2}});
+	assert_int_equal(at(1, 60, text), 'K');
+	assert_int_equal(at(3, 60, text), 0);
+	teardown();
+	address_space_unref(kernel);
+	assert_int_equal(own.used, 0);
+}
+
 /* The old process is gone with all that it had, whatever is known of the new one's parent. */
 static void test_pid_again(void **state)
 {
@@ -248,6 +281,7 @@ int main(void)
 		cmocka_unit_test(test_libraries_in_turn),
 		cmocka_unit_test(test_exec_and_fork),
 		cmocka_unit_test(test_pid_again),
+		cmocka_unit_test(test_kernel),
 		cmocka_unit_test(test_without_time),
 		cmocka_unit_test(test_many),
 	};

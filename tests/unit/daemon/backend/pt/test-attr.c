@@ -147,6 +147,24 @@ static void test_as_perf(void **state)
 	assert_memory_equal(&attr, &want, sizeof(attr));
 }
 
+/* perf without the modifier "u"; of its dummy user space alone, too. */
+static void test_kernel(void **state)
+{
+	const struct pt_attr_spec spec = {.timing = PT_TIMING_NORMAL, .inherit = true, .kernel = true};
+	const struct pt_attr_spec user = {.timing = PT_TIMING_NORMAL, .inherit = true};
+	const struct pt_pmu pmu = pmu_make();
+	struct perf_event_attr attr, want;
+	char lacks[200];
+
+	(void)state;
+	assert_int_equal(pt_attr_fill(&pmu, &spec, &attr, lacks, sizeof(lacks)), 0);
+	assert_int_equal(pt_attr_fill(&pmu, &user, &want, lacks, sizeof(lacks)), 0);
+	want.exclude_kernel = want.exclude_hv = 0;
+	assert_memory_equal(&attr, &want, sizeof(attr));
+	pt_attr_sideband(&spec, 0, &attr);
+	assert_int_equal(attr.exclude_kernel, 1);
+}
+
 /* perf's dummy has mmap, comm and task, too: tracerd's own history has these. */
 static void test_sideband(void **state)
 {
@@ -185,7 +203,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_presets), cmocka_unit_test(test_fallbacks), cmocka_unit_test(test_no_tsc),
-		cmocka_unit_test(test_as_perf), cmocka_unit_test(test_sideband), cmocka_unit_test(test_names),
+		cmocka_unit_test(test_as_perf), cmocka_unit_test(test_kernel), cmocka_unit_test(test_sideband), cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
