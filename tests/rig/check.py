@@ -10,6 +10,8 @@ decoded outside with the log of the instructions that retired. make check-rig, o
     check.py share	only targets that have threads in common, and the host
     check.py callers	only the names of who called what is traced
     check.py filter	only address filters, PTWRITE, and what the PMU is asked for
+    check.py kernel	only what a trace of the kernel takes: what is asked for, and its code
+    check.py hostile	only programs and moments that make it hard to say who executed what
     check.py hotplug	only CPUs that come and go
     check.py samples	only the sampling back end, on that kernel
     check.py presets	only what tracerd asks of processors that lack something
@@ -25,7 +27,9 @@ from callers import check_callers
 from daemon import check_daemon, our_tree
 from filter import check_filters
 from hit import check_place
+from hostile import check_hostile
 from hotplug import check_hotplug
+from kernel import check_kernel
 from pause import check_pause
 from presets import check_presets
 from samples import check_samples
@@ -82,6 +86,11 @@ def boot(parts):
     compiled("deep")
     compiled("pause")
     compiled("exits")
+    compiled("hostile")
+    compiled("kcore")
+    for name, flags in (("plugin", []), ("other-plugin", ["-DOTHER"])):
+        run(["gcc", "-O1", "-g", "-shared", "-fPIC", "-fno-optimize-sibling-calls", "-Wl,-z,noseparate-code", *flags,
+             "-o", SHARE / "rig" / f"{name}.so", RIG / "programs/plugin.c"])
     script = SHARE / "script"
     script.write_text("".join(f"sh /share/guest/{part}.sh || exit 1\n" for part in parts))
     began = time.monotonic()
@@ -224,10 +233,27 @@ def check_filter():
     check_filters(BUILD, SHARE, ok, fail)
 
 
+def check_traced_kernel():
+    tree, own = tmp() / "kernel-tree", tmp() / "kernel-own"
+    tree.mkdir()
+    own.mkdir()
+    perf_tree(tree, SHARE, SHARE / "kernel/images/vdso.so")
+    check_kernel(BUILD, SHARE, tree, our_tree(own, SHARE), ok, fail)
+
+
 def check_cpus():
     own = tmp() / "hotplug-own"
     own.mkdir()
     check_hotplug(BUILD, SHARE, our_tree(own, SHARE), ok, fail)
+
+
+def check_hard():
+    own = tmp() / "hostile-own"
+    own.mkdir()
+    our_tree(own, SHARE)
+    for name in ("hostile", "plugin.so", "other-plugin.so"):
+        shutil.copy(SHARE / "rig" / name, own / "rig" / name)
+    check_hostile(BUILD, SHARE, own, ok, fail)
 
 
 def check_asked():
@@ -238,7 +264,7 @@ def check_asked():
 
 # presets loads the module anew, so it is the last one.
 PARTS = {"perf": check_perf, "tracerd": check_tracerd, "hit": check_hit, "share": check_share, "callers": check_outer,
-         "filter": check_filter, "hotplug": check_cpus, "samples": check_sampled, "presets": check_asked}
+         "filter": check_filter, "kernel": check_traced_kernel, "hostile": check_hard, "hotplug": check_cpus, "samples": check_sampled, "presets": check_asked}
 ON_SID = {"hit": check_hit, "hotplug": check_cpus, "pause": check_pausing, "samples": check_sampled}
 
 

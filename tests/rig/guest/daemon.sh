@@ -34,6 +34,16 @@ events() {
 	ls -l /proc/$daemon/fd 2>/dev/null | grep -c perf_event
 }
 
+no_events() {
+	[ "$(events)" = 0 ]
+}
+
+# events_left: after a disarming. A thread of the daemon closes them, so that is waited for.
+events_left() {
+	for i in $(seq 240); do no_events && break; sleep 0.5; done
+	events
+}
+
 # taken: the snapshot that tracectl has told of in /tmp/said.
 taken() {
 	sed -n 's/^snapshot \([^ ]*\) of .*/\1/p' /tmp/said

@@ -82,7 +82,7 @@ run_on 4000
 keep again $pid
 say "missed $(missed)"
 end $pid
-say "events-left $(events)"
+say "events-left $(events_left)"
 
 # ---- the place of a trigger, on the CPU that came
 echo 0 >$one
@@ -149,6 +149,6 @@ cp -r "/tmp/spool/spool/$id" /share/hotplug-host
 kill -9 $pid
 exec 7>&-
 echo >/sys/module/softpt/parameters/spare
-say "host-events-left $(events)"
+say "host-events-left $(events_left)"
 end_daemon
 say end 0

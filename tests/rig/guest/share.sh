@@ -51,14 +51,14 @@ kill -STOP $one $two
 sleep 0.5
 keep alone $part
 tracectl disarm $part
-say "share-events-left $(events)"
+say "share-events-left $(events_left)"
 
 # ---- settings of its own
 tracectl arm --backend pt --no-waits --pt-ring 64 --pt-timing high $one
 part=$(last_target)
 tracectl --json show $part >/share/shared-settings.json
 tracectl disarm $part
-say "settings-events-left $(events)"
+say "settings-events-left $(events_left)"
 
 # ---- the host. The guest is stepped, all of it: with what is frozen taken, it is disarmed, before it is copied and decoded.
 kill -CONT $one $two
@@ -72,6 +72,6 @@ kill -9 $one $two
 id=$(grep -o '20[0-9]*-[0-9]*-[0-9a-f]*' /tmp/said | head -1)
 until_so [ -e "/tmp/spool/spool/$id/meta.json" ]
 cp -r "/tmp/spool/spool/$id" /share/shared-host
-say "host-events-left $(events)"
+say "host-events-left $(events_left)"
 kill -9 $daemon
 say end 0

@@ -7,11 +7,6 @@ lines=/share/life
 : >$lines
 begin_daemon /share/tracerd.log
 
-# What is many is closed on a thread.
-no_events() {
-	[ "$(events)" = 0 ]
-}
-
 # begin NAME ARGUMENT...: life with these arguments, armed, at the read that it waits in. $pid.
 begin() {
 	name=$1
@@ -38,8 +33,7 @@ end() {
 	tracectl disarm $pid >/dev/null
 	kill -9 $pid 2>/dev/null
 	exec 7>&-
-	until_so no_events
-	say "$1-events-left $(events)"
+	say "$1-events-left $(events_left)"
 }
 
 # Stopped, so that the log has no more than the trace.
@@ -172,7 +166,7 @@ say "unit-again $again"
 keep unit-again
 kill -9 $again
 tracectl disarm $pid
-say "unit-events-left $(events)"
+say "unit-events-left $(events_left)"
 
 # ---- the host: every process but tracerd's own, which would take minutes to write what it is traced in
 echo trace >/sys/module/softpt/parameters/spare
@@ -190,7 +184,7 @@ keep host
 tracectl disarm $pid
 kill -9 $one $two
 echo >/sys/module/softpt/parameters/spare
-say "host-events-left $(events)"
+say "host-events-left $(events_left)"
 
 # ---- 64 processes, each a target of its own
 many=
@@ -207,8 +201,7 @@ say "processes-last $pid"
 keep processes
 kill -9 $many
 tracectl disarm $many >/dev/null
-until_so no_events
-say "processes-events-left $(events)"
+say "processes-events-left $(events_left)"
 
 # ---- many threads
 options=--no-waits
