@@ -63,13 +63,14 @@ program = build_c("burner", SOURCE, "-O1", "-fno-omit-frame-pointer", "-pthread"
 quota = Quota("throttled")
 
 
-# Another realtime thread, which is before it again and again.
+# Another realtime thread, which is before it again and again, for longer than the second in which a realtime thread of a cgroup may run
+# for cpu.rt_runtime_us: what remains of it may be nothing when this begins.
 RIVAL = """
 import os, time
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 print("ready", flush=True)
 input()
-for _ in range(20):
+for _ in range(500):
     end = time.thread_time() + 0.002
     while time.thread_time() < end: pass
     time.sleep(0.002)
