@@ -70,35 +70,25 @@ static uint32_t event_cpu(const struct perfevent *ev)
 	return ev->cpu == PERFEVENT_NO_CPU ? TL_CPU_UNKNOWN : ev->cpu;
 }
 
-static enum tl_wait wait_of(const struct tracerd_sched_event *e)
+static enum off_cpu wait_of(const struct tracerd_sched_event *e)
 {
 	if ((e->flags & SCHEDEV_PREEMPT) || e->state == 0)
-		return e->flags & SCHEDEV_THROTTLED ? TL_WAIT_THROTTLED : TL_WAIT_PREEMPTED;
+		return e->flags & SCHEDEV_THROTTLED ? OFF_CPU_THROTTLED : OFF_CPU_PREEMPTED;
 	if (e->state & (SCHEDEV_STATE_DEAD | SCHEDEV_STATE_ZOMBIE))
-		return TL_WAIT_DEAD;
+		return OFF_CPU_DEAD;
 	if (e->state & (SCHEDEV_STATE_STOPPED | SCHEDEV_STATE_TRACED))
-		return TL_WAIT_STOPPED;
+		return OFF_CPU_STOPPED;
 	if (e->state & SCHEDEV_STATE_UNINTERRUPTIBLE)
-		return TL_WAIT_UNINTERRUPTIBLE;
-	return e->state & SCHEDEV_STATE_INTERRUPTIBLE ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
+		return OFF_CPU_UNINTERRUPTIBLE;
+	return e->state & SCHEDEV_STATE_INTERRUPTIBLE ? OFF_CPU_SLEEPING : OFF_CPU_UNKNOWN;
 }
 
-/* What the dump of calls says of it; the timeline has its own words. */
-static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum tl_wait wait)
+/* What the dump of calls says of it. */
+static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum off_cpu wait)
 {
-	static const char *const words[] = {
-		[TL_WAIT_UNKNOWN] = "off CPU",
-		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
-		[TL_WAIT_THROTTLED] = "off CPU: throttled",
-		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
-		[TL_WAIT_UNINTERRUPTIBLE] = "off CPU: uninterruptible",
-		[TL_WAIT_STOPPED] = "off CPU: stopped",
-		[TL_WAIT_DEAD] = "off CPU: ended",
-	};
-
 	int r = s->o.pt ? replay_pt_reach(s->o.pt, s, tid, ns) : 0;
 
-	return r == 0 && s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, words[wait]) : r;
+	return r == 0 && s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, off_cpu_label(wait)) : r;
 }
 
 int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev, bool with_kernel, uint32_t *ret)
@@ -364,11 +354,11 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (!ev->sw.out)
 		return timeline_answer(timeline_switch_in(
 			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));
-	r = report_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN);
+	r = report_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? OFF_CPU_PREEMPTED : OFF_CPU_UNKNOWN);
 	if (r < 0)
 		return r;
 	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),
-		ev->sw.preempt ? TL_WAIT_PREEMPTED : TL_WAIT_UNKNOWN,
+		ev->sw.preempt ? OFF_CPU_PREEMPTED : OFF_CPU_UNKNOWN,
 		s->o.pt ? replay_pt_stack(s->o.pt, ev->tid) : STACKTAB_ROOT, other,
 		o ? o->name : NULL));
 }

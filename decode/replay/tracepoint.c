@@ -74,18 +74,18 @@ bool attr_is_sampling(const struct perfattr *a)
 	}
 }
 
-static enum tl_wait wait_of(uint64_t state)
+static enum off_cpu wait_of(uint64_t state)
 {
 	state &= STATES;
 	if (state == 0)
-		return TL_WAIT_PREEMPTED;
+		return OFF_CPU_PREEMPTED;
 	if (state & STATE_DEAD)
-		return TL_WAIT_DEAD;
+		return OFF_CPU_DEAD;
 	if (state & STATE_STOPPED)
-		return TL_WAIT_STOPPED;
+		return OFF_CPU_STOPPED;
 	if (state & STATE_DISK)
-		return TL_WAIT_UNINTERRUPTIBLE;
-	return state & (STATE_SLEEPING | STATE_PARKED | STATE_IDLE) ? TL_WAIT_SLEEPING : TL_WAIT_UNKNOWN;
+		return OFF_CPU_UNINTERRUPTIBLE;
+	return state & (STATE_SLEEPING | STATE_PARKED | STATE_IDLE) ? OFF_CPU_SLEEPING : OFF_CPU_UNKNOWN;
 }
 
 static void copy_comm(char *dst, size_t size, const uint8_t *comm)

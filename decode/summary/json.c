@@ -256,7 +256,7 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	if (w->woken_at)
 		put(o, obj, "runnable_ns", number(w->end - w->woken_at));
 	put_other(o, obj, "behind", w->behind_tid, w->behind);
-	put(o, obj, "state", json_object_new_string(w->state));
+	put(o, obj, "state", json_object_new_string(off_cpu_text(w->state)));
 	if (w->goroutine)
 		put(o, obj, "goroutine", number(w->goroutine));
 	put_stack(o, obj, w->stack);

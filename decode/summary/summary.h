@@ -18,6 +18,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/waitfor.h"
+#include "decode/base/off_cpu.h"
 #include "decode/base/stacktab.h"
 
 struct json_object;
@@ -30,7 +31,7 @@ struct summary_wait {
 	uint32_t tid;
 	const char *name; /* texts must live as long as the summary */
 	uint64_t begin, end;
-	const char *state;
+	enum off_cpu state;
 	uint32_t stack;
 	const char *call; /* the system call that it was in; NULL: none, or not known */
 	uint32_t fd;	/* and its descriptor; UINT32_MAX: it has none */

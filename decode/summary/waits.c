@@ -79,17 +79,6 @@ static bool is_forgotten(const struct summary *s, const struct summary_wait *w)
 	return s->n_recent > RECENT_WAITS && s->recent[s->n_recent % RECENT_WAITS].end > w->begin;
 }
 
-static bool is_throttled(const struct summary_wait *w)
-{
-	return strcmp(w->state, "throttled") == 0;
-}
-
-/* Or throttled: it waits for nothing but a CPU. */
-static bool is_preempted(const struct summary_wait *w)
-{
-	return strcmp(w->state, "preempted") == 0 || is_throttled(w);
-}
-
 /*
  * What the functions that it waits in say it is for. The lock of CPython's interpreter is one, though it is made of a condition. Of a wait in a
  * system call that is for no lock nobody asks.
@@ -99,7 +88,7 @@ static enum waitfor waits_for(const struct summary *s, const struct summary_wait
 	const char *names[WAITFOR_FRAMES];
 	size_t n = 0;
 
-	if (!is_preempted(w) && !waitfor_may_lock(w->call))
+	if (!off_cpu_is_ready(w->state) && !waitfor_may_lock(w->call))
 		return WAITFOR_UNKNOWN;
 	for (uint32_t i = of_program(s, w->stack); i && n < WAITFOR_FRAMES; i = stacktab_parent(s->st, i)) {
 		struct frame_info info;
@@ -113,7 +102,7 @@ static enum waitfor waits_for(const struct summary *s, const struct summary_wait
 /* Who was preempted there waits for nothing, for the moment. */
 static bool is_gil_wait(const struct summary_wait *w)
 {
-	return !is_preempted(w) && waitfor_may_lock(w->call) && w->is_for == WAITFOR_INTERPRETER;
+	return !off_cpu_is_ready(w->state) && waitfor_may_lock(w->call) && w->is_for == WAITFOR_INTERPRETER;
 }
 
 /*
@@ -225,7 +214,7 @@ static bool is_for_thread(const struct summary_wait *w)
 /* Who may not run has another reason than who waits there otherwise. */
 static bool is_alike(const struct summary *s, const struct summary_wait *a, const struct summary_wait *b)
 {
-	return is_same_place(s, a->stack, b->stack) && a->brief == b->brief && is_throttled(a) == is_throttled(b);
+	return is_same_place(s, a->stack, b->stack) && a->brief == b->brief && (a->state == OFF_CPU_THROTTLED) == (b->state == OFF_CPU_THROTTLED);
 }
 
 /*
@@ -241,7 +230,7 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 
 	if (!wait_place(w, v->from, v->to, &p))
 		return;
-	if (is_throttled(w) && !w->uncertain) {
+	if (w->state == OFF_CPU_THROTTLED && !w->uncertain) {
 		v->throttled_waits++;
 		v->throttled_ns += p.inside_ns;
 	}
@@ -294,7 +283,7 @@ static bool goes_on(const struct summary_wait *before, uint64_t until, const str
 /* Whether it was preempted in the moment between two: there, or, where its stack is not recorded, perhaps. */
 static bool is_between(const struct summary_wait *before, uint64_t until, const struct summary_wait *w)
 {
-	return before->thread == w->thread && is_preempted(w) && w->begin >= until && w->begin - until <= RETRY_NS &&
+	return before->thread == w->thread && off_cpu_is_ready(w->state) && w->begin >= until && w->begin - until <= RETRY_NS &&
 	       (w->stack ? waitfor_is_lock(w->is_for) : w->brief);
 }
 
@@ -305,7 +294,7 @@ static void follow_gil(struct summary *s, const struct summary_wait *w)
 
 	if (is_gil_wait(w)) {
 		summary_gil_begin(g, w->end); /* what was before is not kept */
-	} else if (is_preempted(w) && w->is_for != WAITFOR_INTERPRETER) {
+	} else if (off_cpu_is_ready(w->state) && w->is_for != WAITFOR_INTERPRETER) {
 		summary_gil_active(g, w->thread, w->begin, w->end);
 		summary_gil_sight(g, w->thread, w->begin, of_program(s, w->stack), w->end - w->begin);
 	}

@@ -127,13 +127,6 @@ int tl_go_counters(const struct tl_go_at *at)
 
 static void make_names(struct writer *w, struct tl_go_names *n)
 {
-	static const char *const off[] = {
-		[TL_WAIT_UNKNOWN] = "thread off CPU",	     [TL_WAIT_PREEMPTED] = "thread off CPU: preempted",
-		[TL_WAIT_THROTTLED] = "thread off CPU: throttled",
-		[TL_WAIT_SLEEPING] = "thread off CPU: sleeping", [TL_WAIT_UNINTERRUPTIBLE] = "thread off CPU: uninterruptible",
-		[TL_WAIT_STOPPED] = "thread off CPU: stopped", [TL_WAIT_DEAD] = "thread off CPU: dead",
-	};
-
 	n->goroutine = writer_name(w, "goroutine");
 	n->gc = writer_name(w, "gc");
 	n->proc = writer_name(w, "processor");
@@ -142,8 +135,12 @@ static void make_names(struct writer *w, struct tl_go_names *n)
 	n->runnable = writer_name(w, "runnable");
 	n->waiting = writer_name(w, "waiting");
 	n->syscall = writer_name(w, "system call");
-	for (unsigned int i = 0; i < ARRAY_SIZE(off); i++)
-		n->off_cpu[i] = writer_name(w, off[i]);
+	for (unsigned int i = 0; i < OFF_CPUS; i++) {
+		char text[48];
+
+		(void)snprintf(text, sizeof(text), "thread %s", off_cpu_label(i));
+		n->off_cpu[i] = writer_name(w, text);
+	}
 	n->key_goroutine = writer_name(w, "goroutine");
 	n->key_name = writer_name(w, "name");
 	n->key_tid = writer_name(w, "tid");

@@ -309,7 +309,7 @@ static void thread_take(const struct tl_go_at *at, struct tl_goroutine *g, uint6
 			   &(struct writer_event){.name = g->fiber.name, .category = at->go->n.goroutine, .args = &arg, .n_args = 1});
 }
 
-void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum tl_wait state, struct sched_task other)
+void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum off_cpu state, struct sched_task other)
 {
 	struct tl_goroutine *g = t->goroutine;
 	const struct timeline_go *go = tl->go;
@@ -325,7 +325,7 @@ void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64
 		tl_args_uint(&a, go->n.key_other_tid, other.tid);
 	g->off_cpu = true;
 	writer_slice_begin(tl->w, g->track, mono > g->since ? mono : g->since,
-			   &(struct writer_event){.name = go->n.off_cpu[(unsigned int)state <= TL_WAIT_DEAD ? state : TL_WAIT_UNKNOWN],
+			   &(struct writer_event){.name = go->n.off_cpu[(unsigned int)state < OFF_CPUS ? state : OFF_CPU_UNKNOWN],
 						  .category = go->n.goroutine,
 						  .args = a.a,
 						  .n_args = a.n});

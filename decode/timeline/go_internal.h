@@ -55,7 +55,7 @@ struct tl_go_group {
 
 struct tl_go_names {
 	uint32_t goroutine, gc, proc, sample; /* categories */
-	uint32_t running, runnable, waiting, syscall, off_cpu[TL_WAIT_DEAD + 1];
+	uint32_t running, runnable, waiting, syscall, off_cpu[OFF_CPUS];
 	uint32_t key_goroutine, key_name, key_tid, key_proc, key_cpu, key_stack, key_reason, key_label, key_note, key_blocked,
 		key_swept, key_reclaimed, key_other, key_other_tid, key_task;
 	uint32_t go, unblock, exit_syscall, proc_start, proc_stop, cpu_sample, yes, no;

@@ -310,20 +310,20 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-static enum writer_state writer_state_of(enum tl_wait state)
+static enum writer_state writer_state_of(enum off_cpu state)
 {
 	switch (state) {
-	case TL_WAIT_PREEMPTED:
-	case TL_WAIT_THROTTLED:
+	case OFF_CPU_PREEMPTED:
+	case OFF_CPU_THROTTLED:
 		return WRITER_STATE_PREEMPTED;
-	case TL_WAIT_UNINTERRUPTIBLE:
+	case OFF_CPU_UNINTERRUPTIBLE:
 		return WRITER_STATE_DISK;
-	case TL_WAIT_STOPPED:
+	case OFF_CPU_STOPPED:
 		return WRITER_STATE_STOPPED;
-	case TL_WAIT_DEAD:
+	case OFF_CPU_DEAD:
 		return WRITER_STATE_DEAD;
-	case TL_WAIT_UNKNOWN:
-	case TL_WAIT_SLEEPING:
+	case OFF_CPU_UNKNOWN:
+	case OFF_CPU_SLEEPING:
 		break;
 	}
 	return WRITER_STATE_SLEEPING;
@@ -412,7 +412,7 @@ static void wait_hold(struct tl_thread *t, const struct wait *w)
 	waits_begin_hidden(&t->waits, w);
 }
 
-int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum off_cpu state,
 			uint32_t stack, uint32_t other_tid, const char *other_name)
 {
 	struct sched_task other;
@@ -442,9 +442,9 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	timeline_thread_seen_again(tl, t, mono);
 	tl_seen(tl, t, mono);
 	/* If another CPU is quick, it wakes who is about to leave, and has not left yet. */
-	t->early = tl_wait_is_ready(state) || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
+	t->early = off_cpu_is_ready(state) || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
 	t->waker = (struct wait_waker){.known = false};
-	if (t->exited || state == TL_WAIT_DEAD) {
+	if (t->exited || state == OFF_CPU_DEAD) {
 		t->running = RUNNING_UNKNOWN;
 		if (!t->exited)
 			timeline_thread_close(tl, t, mono);
@@ -504,7 +504,7 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	struct wait w = {
 		.begin = silent_since(tl, t),
-		.state = TL_WAIT_UNKNOWN,
+		.state = OFF_CPU_UNKNOWN,
 		.other = {.tid = TL_TID_UNKNOWN},
 	};
 	int r;
@@ -518,7 +518,7 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r < 0 ? r : wait_end(tl, t, mono);
 }
 
-int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack)
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state, uint32_t stack)
 {
 	struct wait w = {
 		.state = state,
@@ -552,7 +552,7 @@ void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, u
 {
 	struct wait w = {
 		.begin = silent_since(tl, t),
-		.state = TL_WAIT_UNKNOWN,
+		.state = OFF_CPU_UNKNOWN,
 		.other = {.tid = TL_TID_UNKNOWN},
 		.begin_unknown = true,
 	};

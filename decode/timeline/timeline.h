@@ -46,6 +46,7 @@
 
 #include "common/base/cleanup.h"
 #include "decode/base/clockmap.h"
+#include "decode/base/off_cpu.h"
 #include "decode/base/stacktab.h"
 #include "decode/calls/call.h"
 #include "decode/rings/event.h"
@@ -66,22 +67,6 @@ enum timeline_error {
 #define TL_TID_UNKNOWN 0xfffffffeu /* not recorded */
 #define TL_CPU_UNKNOWN 0xffffffffu
 #define TL_NO_FD 0xffffffffu
-
-enum tl_wait {
-	TL_WAIT_UNKNOWN, /* off CPU, no more is known */
-	TL_WAIT_PREEMPTED,
-	TL_WAIT_THROTTLED, /* likewise it could run on, but its cgroup's CPU quota is used up */
-	TL_WAIT_SLEEPING,
-	TL_WAIT_UNINTERRUPTIBLE,
-	TL_WAIT_STOPPED,
-	TL_WAIT_DEAD,
-};
-
-/* Whether who waits so waits for nothing but a CPU. */
-static inline bool tl_wait_is_ready(enum tl_wait state)
-{
-	return state == TL_WAIT_PREEMPTED || state == TL_WAIT_THROTTLED;
-}
 
 /* The region of the program because of which this was recorded; times are the input's. */
 struct timeline_cause {
@@ -147,7 +132,7 @@ void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
  * recording (timeline_blocked()), and not of a short wait.
  */
 #define TL_STACK_LATER UINT32_MAX
-int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum tl_wait state,
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum off_cpu state,
 			uint32_t stack, uint32_t other_tid, const char *other_name);
 /* Of a thread that has exited and has no number any more: see `cpu`. */
 int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name);
@@ -166,7 +151,7 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
  * The thread sleeps at `ts`. If its wait is on record, this is the stack. If nothing is on record of it, where everything would be, it has waited there since before that: its
  * wait is the one of timeline_wait_in(), which may follow.
  */
-int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack);
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state, uint32_t stack);
 
 /* `cpu` is where the waker ran; `in_irq`: an interrupt woke, the waker was only interrupted. */
 int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32_t cpu,

@@ -411,7 +411,7 @@ bool tl_lane_take(struct timeline *tl, struct tl_lanes *l, uint32_t parent, cons
 void tl_lane_give(struct tl_lanes *l, uint32_t lane);
 
 /* In decode/timeline/go*.c: the thread that runs a goroutine leaves the CPU, comes back, ends. */
-void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum tl_wait state, struct sched_task other);
+void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum off_cpu state, struct sched_task other);
 void tl_goroutine_on_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono);
 /* The longest time since then in which the goroutine did not run; ns 0: none is known. */
 struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f, uint64_t since);

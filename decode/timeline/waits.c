@@ -14,7 +14,7 @@ struct wait_drawer {
 	struct summary *summary;
 	uint64_t min_ns;
 	uint32_t category;
-	uint32_t leaf_names[TL_WAIT_DEAD + 1], state_names[TL_WAIT_DEAD + 1];
+	uint32_t leaf_names[OFF_CPUS], state_names[OFF_CPUS];
 	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_runnable, key_behind, key_behind_tid, key_ns, key_note;
 	uint32_t key_call, key_fd, key_fd_kind, key_since, before;
 	uint32_t idle, other, interrupt;
@@ -22,24 +22,9 @@ struct wait_drawer {
 	uint32_t key_stack, not_recorded, brief;
 };
 
-static const char *const state_texts[] = {
-	[TL_WAIT_UNKNOWN] = "unknown", [TL_WAIT_PREEMPTED] = "preempted", [TL_WAIT_THROTTLED] = "throttled",
-	[TL_WAIT_SLEEPING] = "sleeping", [TL_WAIT_UNINTERRUPTIBLE] = "uninterruptible",
-	[TL_WAIT_STOPPED] = "stopped", [TL_WAIT_DEAD] = "dead",
-};
-
 int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary, uint64_t min_ns,
 		    struct wait_drawer **ret)
 {
-	static const char *const leaf_texts[] = {
-		[TL_WAIT_UNKNOWN] = "off CPU",
-		[TL_WAIT_PREEMPTED] = "off CPU: preempted",
-		[TL_WAIT_THROTTLED] = "off CPU: throttled",
-		[TL_WAIT_SLEEPING] = "off CPU: sleeping",
-		[TL_WAIT_UNINTERRUPTIBLE] = "off CPU: uninterruptible",
-		[TL_WAIT_STOPPED] = "off CPU: stopped",
-		[TL_WAIT_DEAD] = "off CPU: dead",
-	};
 	struct wait_drawer *d = calloc(1, sizeof(*d));
 
 	if (!d)
@@ -49,9 +34,9 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->summary = summary;
 	d->min_ns = min_ns;
 	d->category = writer_name(w, "wait");
-	for (unsigned int i = 0; i < ARRAY_SIZE(leaf_texts); i++) {
-		d->leaf_names[i] = writer_name(w, leaf_texts[i]);
-		d->state_names[i] = writer_name(w, state_texts[i]);
+	for (unsigned int i = 0; i < OFF_CPUS; i++) {
+		d->leaf_names[i] = writer_name(w, off_cpu_label(i));
+		d->state_names[i] = writer_name(w, off_cpu_text(i));
 	}
 	d->resumed = writer_name(w, "woken");
 	d->key_state = writer_name(w, "state");
@@ -90,9 +75,9 @@ struct wait_drawer *wait_drawer_free(struct wait_drawer *d)
 	return NULL;
 }
 
-static enum tl_wait state_of(const struct wait *w)
+static enum off_cpu state_of(const struct wait *w)
 {
-	return (unsigned int)w->state <= TL_WAIT_DEAD ? w->state : TL_WAIT_UNKNOWN;
+	return (unsigned int)w->state < OFF_CPUS ? w->state : OFF_CPU_UNKNOWN;
 }
 
 static bool is_real(uint32_t tid)
@@ -126,7 +111,7 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 
 	add_name(&a, d->key_state, d->state_names[state_of(w)]);
 	/* Who runs while it may not is not why. */
-	if (w->other.tid != TL_TID_UNKNOWN && state_of(w) != TL_WAIT_THROTTLED) {
+	if (w->other.tid != TL_TID_UNKNOWN && state_of(w) != OFF_CPU_THROTTLED) {
 		add_name(&a, d->key_instead, task_name(d, w->other));
 		if (is_real(w->other.tid))
 			add_uint(&a, d->key_instead_tid, w->other.tid);
@@ -148,14 +133,14 @@ static uint64_t woken_at(const struct wait *w, bool open)
 {
 	const uint64_t at = w->waker.known ? w->waker.at : 0;
 
-	if (open || w->cut || w->end_unrecorded || tl_wait_is_ready(state_of(w)))
+	if (open || w->cut || w->end_unrecorded || off_cpu_is_ready(state_of(w)))
 		return 0;
 	return at >= w->begin && at <= w->end ? at : 0;
 }
 
 static bool is_preempted_by(const struct wait *w)
 {
-	return state_of(w) == TL_WAIT_PREEMPTED && is_real(w->other.tid) && w->other.name;
+	return state_of(w) == OFF_CPU_PREEMPTED && is_real(w->other.tid) && w->other.name;
 }
 
 /*
@@ -164,7 +149,7 @@ static bool is_preempted_by(const struct wait *w)
  */
 static bool is_behind(const struct wait *w, bool open)
 {
-	return (woken_at(w, open) || (state_of(w) == TL_WAIT_THROTTLED && !open)) && is_real(w->before.tid) && w->before.name;
+	return (woken_at(w, open) || (state_of(w) == OFF_CPU_THROTTLED && !open)) && is_real(w->before.tid) && w->before.name;
 }
 
 static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
@@ -176,7 +161,7 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .name = writer_name_text(d->w, who.name),
 			     .begin = w->begin,
 			     .end = w->end,
-			     .state = state_texts[state_of(w)],
+			     .state = state_of(w),
 			     .stack = w->stack,
 			     .call = w->call ? writer_name_text(d->w, w->call) : NULL,
 			     .fd = w->fd,
@@ -282,7 +267,7 @@ bool waits_goes_on(const struct waits *s)
 {
 	const bool elsewhere = s->current.goroutine && s->current.goroutine != s->goroutine;
 
-	return s->current.brief && tl_wait_is_ready(state_of(&s->current)) && !s->unseen && !elsewhere;
+	return s->current.brief && off_cpu_is_ready(state_of(&s->current)) && !s->unseen && !elsewhere;
 }
 
 static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)

@@ -23,7 +23,7 @@ struct wait_waker {
 
 struct wait {
 	uint64_t begin, end; /* MONOTONIC */
-	enum tl_wait state;
+	enum off_cpu state;
 	uint32_t stack; /* 0 = not known */
 	bool stack_later; /* of what is not short it comes yet */
 	uint32_t call;	/* the system call that it is in, a writer's name; 0 = none, or not known */

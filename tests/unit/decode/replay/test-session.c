@@ -105,7 +105,7 @@ void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 }
 
 int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
-	enum tl_wait state, uint32_t stack, uint32_t other_tid, const char *other_name)
+	enum off_cpu state, uint32_t stack, uint32_t other_tid, const char *other_name)
 {
 	return tell("%d out %u state %d next %u %s [%s]\n", (int)ts, tid, (int)state, other_tid,
 		other_name ? other_name : "-", text_of(stack));
@@ -137,7 +137,7 @@ int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns,
 	return tell("%d waited %u for %d [%s]\n", (int)ts, tid, (int)ns, text_of(stack));
 }
 
-int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum tl_wait state, uint32_t stack)
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state, uint32_t stack)
 {
 	return tell("%d blocked %u state %d [%s]\n", (int)ts, tid, (int)state, text_of(stack));
 }

@@ -52,7 +52,7 @@ static struct summary_wait in_futex(struct fixture *x, uint32_t tid, uint64_t be
 				     .name = "waiter",
 				     .begin = begin,
 				     .end = until,
-				     .state = "sleeping",
+				     .state = OFF_CPU_SLEEPING,
 				     .stack = stack(x, names),
 				     .call = "futex",
 				     .fd = UINT32_MAX,
@@ -262,7 +262,7 @@ static void the_longest_of_both_kinds_fit(void **state)
 					 .name = texts[0],
 					 .begin = 100,
 					 .end = 50000 + i,
-					 .state = "sleeping",
+					 .state = OFF_CPU_SLEEPING,
 					 .stack = place,
 					 .fd = UINT32_MAX,
 					 .woken = true,
@@ -375,7 +375,7 @@ static void is_preempted(struct fixture *x, uint32_t thread, uint64_t from, uint
 {
 	struct summary_wait w = in_futex(x, thread, from, until, names);
 
-	w.state = "preempted";
+	w.state = OFF_CPU_PREEMPTED;
 	w.call = NULL;
 	w.woken = false;
 	summary_wait(x->s, &w);

@@ -416,7 +416,7 @@ static void a_summary_is_bounded(void **state)
 		ev.kind = RINGEVENT_REGION_BEGIN;
 		ev.ts = ts++;
 		assert_int_equal(timeline_event(x.tl, &ev), 0);
-		assert_int_equal(timeline_switch_out(x.tl, 100, ts++, 0, TL_WAIT_SLEEPING, stack, 101, "o"), 0);
+		assert_int_equal(timeline_switch_out(x.tl, 100, ts++, 0, OFF_CPU_SLEEPING, stack, 101, "o"), 0);
 		ts += 1000 * (i % 100);
 		assert_int_equal(timeline_switch_in(x.tl, 100, ts++, 0, 101, "o"), 0);
 		ev.kind = RINGEVENT_REGION_END;

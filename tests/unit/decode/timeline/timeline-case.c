@@ -105,14 +105,12 @@ static uint32_t who(char *s, const char **ret_name)
 	return (uint32_t)number(s);
 }
 
-static enum tl_wait wait_state(const char *s)
+static enum off_cpu wait_state(const char *s)
 {
-	static const char *const names[] = {"unknown", "preempted", "throttled", "sleeping", "uninterruptible", "stopped", "dead"};
-
-	for (unsigned int i = 0; s && i < ARRAY_SIZE(names); i++)
-		if (strcmp(s, names[i]) == 0)
-			return (enum tl_wait)i;
-	return TL_WAIT_UNKNOWN;
+	for (unsigned int i = 0; s && i < OFF_CPUS; i++)
+		if (strcmp(s, off_cpu_text(i)) == 0)
+			return (enum off_cpu)i;
+	return OFF_CPU_UNKNOWN;
 }
 
 static uint32_t cpu(const char *s)

@@ -111,7 +111,7 @@ static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 	case 6:
 	case 7:
 	case 8:
-		return timeline_switch_out(tl, tid, ts, cpu, (enum tl_wait)draw(s, draw(s, 9) ? 5 : 6),
+		return timeline_switch_out(tl, tid, ts, cpu, (enum off_cpu)draw(s, draw(s, 9) ? 5 : 6),
 					   draw(s, 2) ? random_stack(s) : draw(s, 2) ? TL_STACK_LATER : 0, random_who(s),
 					   draw(s, 2) ? "someone" : NULL);
 	case 9:
@@ -120,7 +120,7 @@ static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 	case 12:
 		return timeline_switch_in(tl, tid, ts, cpu, random_who(s), NULL);
 	case 24:
-		return timeline_blocked(tl, tid, ts, (enum tl_wait)draw(s, 5), draw(s, 2) ? random_stack(s) : 0);
+		return timeline_blocked(tl, tid, ts, (enum off_cpu)draw(s, 5), draw(s, 2) ? random_stack(s) : 0);
 	case 25:
 		(void)timeline_waited(tl, tid, ts, draw(s, 9000), draw(s, 2) ? random_stack(s) : 0);
 		return timeline_switch_in(tl, tid, ts, cpu, random_who(s), NULL);
