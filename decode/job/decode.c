@@ -328,6 +328,7 @@ static int add_go(struct job *j, struct decode *d, const struct meta_go *go, uin
 	o.fd = fd;
 	r = fd < 0 ? -ENOENT : gofeed_new(&o, &d->go[d->n_go].feed);
 	if (r == 0) {
+		meta_go_ends(&d->meta, go, gofeed_last(d->go[d->n_go].feed));
 		d->go[d->n_go++].fd = take_fd(&fd);
 		return 0;
 	}

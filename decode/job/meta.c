@@ -308,6 +308,7 @@ static void read_go(struct meta *m, struct json_object *list)
 			go->pid = (uint32_t)pid;
 		if (json_get_uint(e, "nspid", &nspid) && nspid <= INT32_MAX)
 			go->nspid = (uint32_t)nspid;
+		(void)json_get_bool(e, "streamed", &go->streamed);
 		read_go_threads(go, json_get_array(e, "threads"));
 		m->n_go++;
 	}
@@ -515,6 +516,21 @@ static void read_filters(struct meta *m, struct json_object *events)
 		(void)snprintf(text, sizeof(text), "and %zu more", n - META_MAX_FILTERS);
 		json_append_string(m->only, text);
 	}
+}
+
+void meta_go_ends(struct meta *m, const struct meta_go *go, uint64_t last)
+{
+	struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = last, .end = m->frozen_raw, .count = 1, .text = "Go trace missing: not streamed"};
+
+	if (!go->streamed)
+		return;
+	for (size_t i = 0; i < m->n_ends; i++)
+		if (m->ends[i].pid == go->pid)
+			note.end = m->ends[i].ns;
+	if (note.begin >= note.end)
+		return;
+	note_add(m, &note);
+	qsort(m->notes, m->n_notes, sizeof(*m->notes), note_compare);
 }
 
 int meta_read(int fd, struct meta *ret)

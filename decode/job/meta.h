@@ -45,6 +45,7 @@ struct meta {
 	struct meta_go { /* execution traces of Go programs */
 		char file[128];
 		uint32_t pid, nspid;
+		bool streamed; /* what the program had left when it ended: it may end long before */
 		struct gofeed_tid *tids; /* of a pid namespace, by the program's own numbers */
 		size_t n_tids;
 	} *go;
@@ -76,6 +77,9 @@ enum { META_E_INVALID = 1 /* not strict JSON, or too long */ };
 /* Reads from `fd`, which stays the caller's. 0, META_E_INVALID, or a negative errno. */
 int meta_read(int fd, struct meta *ret) _must_check_;
 void meta_fini(struct meta *m);
+
+/* The trace's last event is at `last`. What is missing of a streamed one, up to the end of its process or of the recording, is among the notes then. */
+void meta_go_ends(struct meta *m, const struct meta_go *go, uint64_t last);
 
 /* For struct session_options; `arg` is the meta. */
 uint32_t meta_nspid(void *arg, uint32_t pid);

@@ -175,6 +175,11 @@ uint32_t gofeed_tid(struct gofeed *f, uint64_t m, bool *ret_foreign)
 	return tid;
 }
 
+uint64_t gofeed_last(const struct gofeed *f)
+{
+	return clock_map_from_monotonic(f->o.clocks, monotonic(f, f->survey.last_ns));
+}
+
 uint64_t gofeed_peek(const struct gofeed *f)
 {
 	return f->done ? UINT64_MAX : f->time;

@@ -43,6 +43,8 @@ const struct gosurvey *gofeed_survey(const struct gofeed *f);
 /* The thread of that number (M) as the recording knows it; 0: none. *ret_foreign: the recording cannot know it. */
 uint32_t gofeed_tid(struct gofeed *f, uint64_t m, bool *ret_foreign);
 
+/* When the trace's last event is, on the input's clock. */
+uint64_t gofeed_last(const struct gofeed *f);
 /* When the next event is, on the input's clock; UINT64_MAX: there is none. */
 uint64_t gofeed_peek(const struct gofeed *f);
 /* The event; NULL where the trace ends, at that time. Valid until gofeed_next(). */

@@ -9,9 +9,11 @@ build_shell()
 
 
 def trace_of(c, target):
+    """What meta.json has of the trace, the trace as text, and for how many seconds before its end the program had streamed nothing: a loss."""
     s = c.snapshot(target)
     (g,) = json.loads(c.fetch(s["id"], "meta.json")["meta.json"])["go"]
-    return g, parsed(c.fetch(s["id"], g["file"])[g["file"]]) if "file" in g else ""
+    missing = s["summary"]["losses"].get("Go trace missing: not streamed", {"ns": 0})["ns"] / 1e9
+    return g, parsed(c.fetch(s["id"], g["file"])[g["file"]]) if "file" in g else "", missing
 
 
 def work(p, name):
@@ -27,13 +29,14 @@ with Tracerd() as d, d.client() as c:
     expect(st["Streaming"] and st["Recording"], "a program streams its trace, and has a FlightRecorder")
     t = p.connected()
     work(p, "alive")
-    g, text = trace_of(c, t)
-    expect("streamed" not in g and '"alive"' in text, "while it lives the trace comes from the recorder")
+    g, text, missing = trace_of(c, t)
+    expect("streamed" not in g and '"alive"' in text and not missing, "while it lives the trace comes from the recorder")
     work(p, "killed")
     p.process.kill()
     p.process.wait()
-    g, text = trace_of(c, t)
+    g, text, missing = trace_of(c, t)
     expect(g.get("streamed") and g["generations_lost"] == 0 and '"killed"' in text, "killed, it has left its last generations")
+    expect(0 < missing < 30, f"and what is missing up to its end is a loss: {missing:.2f} s")
 
     # ---- between the question and the answer
     p = GoShell(d, f"stream {16 << 20}")
@@ -53,8 +56,21 @@ with Tracerd() as d, d.client() as c:
     p.process.stdin.write("crash\n")
     p.process.stdin.flush()
     p.process.wait(PATIENCE)
-    g, text = trace_of(c, t)
+    g, text, missing = trace_of(c, t)
     expect(g.get("streamed") and '"crashed"' in text, "and one that crashes, too")
+
+    # ---- one that has ended its stream long before
+    p = GoShell(d, f"stream {16 << 20}")
+    t = p.connected()
+    work(p, "streamed")
+    p.tell("trace-stop")
+    stopped = time.monotonic()
+    time.sleep(5)
+    p.process.kill()
+    ran = time.monotonic() - stopped
+    p.process.wait()
+    g, text, missing = trace_of(c, t)
+    expect(g.get("streamed") and '"streamed"' in text and missing > ran - 1, f"a stream that ended {ran:.2f} s before its program: {missing:.2f} s are a loss")
 
     # ---- the daemon comes anew: the memory is the same, and is given up by the connection before
     p = GoShell(d, f"stream {16 << 20}")
@@ -66,7 +82,7 @@ with Tracerd() as d, d.client() as c:
     work(p, "again")
     p.process.kill()
     p.process.wait()
-    g, text = trace_of(c, t)
+    g, text, missing = trace_of(c, t)
     expect(g.get("streamed") and '"again"' in text, "after a restart of the daemon it is as before")
 
     # ---- more than the daemon takes: everything but that
@@ -75,6 +91,6 @@ with Tracerd() as d, d.client() as c:
     t = p.connected()
     expect("go_trace_mib" in p.tell("stream-error"), "one that is too large is refused, with the reason")
     p.tell("work unstreamed")
-    g, text = trace_of(c, t)
+    g, text, missing = trace_of(c, t)
     expect('"unstreamed"' in text, "and the recorder's trace is there all the same")
     p.process.kill()

@@ -57,6 +57,11 @@ var commands = map[string]func(arg string) any{
 		recorder.Stop()
 		return agent.Status()
 	},
+	// As a program does that could not start its own.
+	"trace-stop": func(string) any {
+		trace.Stop()
+		return true
+	},
 	"status": func(string) any { return agent.Status() },
 	"stream-error": func(string) any {
 		if err := agent.Status().StreamError; err != nil {

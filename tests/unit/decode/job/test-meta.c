@@ -257,6 +257,32 @@ static void test_causes(void **state)
 	meta_fini(&m);
 }
 
+/* What a streamed trace has not, up to the end of its program: a loss. */
+static void test_go_ends(void **state)
+{
+	struct meta m = {0};
+
+	(void)state;
+	assert_int_equal(read_text("{\"frozen_raw_ns\":1000,"
+				   "\"processes\":[{\"pid\":6,\"comm\":\"a\",\"from_ns\":100,\"to_ns\":800}],\"go\":["
+				   "{\"file\":\"go.trace\",\"pid\":6,\"nspid\":6,\"streamed\":true},"
+				   "{\"file\":\"go-7.trace\",\"pid\":7,\"nspid\":7,\"streamed\":true},"
+				   "{\"file\":\"go-8.trace\",\"pid\":8,\"nspid\":8}]}",
+				   &m),
+			 0);
+	assert_int_equal(m.n_go, 3);
+	assert_int_equal(m.frozen_raw, 1000);
+	for (size_t i = 0; i < 3; i++)
+		meta_go_ends(&m, &m.go[i], 400);
+	meta_go_ends(&m, &m.go[0], 800);
+	assert_int_equal(m.n_notes, 3); /* the freeze is one */
+	assert_string_equal(m.notes[0].text, "Go trace missing: not streamed");
+	assert_true(m.notes[0].begin == 400 && m.notes[0].end == 800 && m.notes[0].count == 1);
+	for (size_t i = 1; i < 3; i++)
+		assert_true(m.notes[i].end == 1000 && m.notes[i].begin == (m.notes[i].kind == SESSION_PROGRAM_LOSS ? 400u : 1000u));
+	meta_fini(&m);
+}
+
 static void test_odd(void **state)
 {
 	static const char *const odd[] = {
@@ -307,6 +333,7 @@ int main(void)
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_causes),
+		cmocka_unit_test(test_go_ends),
 		cmocka_unit_test(test_odd),
 	};
 
