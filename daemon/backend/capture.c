@@ -148,7 +148,7 @@ void frozen_renew(struct frozen *frozen)
 		free_history(&new);
 		return;
 	}
-	frozen->admin_only |= target->admin_only;
+	frozen->admin_only |= target_is_admins(target);
 	frozen->history_lost = new.history_lost;
 	frozen->images_missing = new.images_missing;
 	frozen->left_out = new.left_out;
@@ -255,7 +255,7 @@ int target_freeze(struct target *target, bool admin, struct frozen **ret)
 	frozen->openings = targets->openings;
 	frozen->uid = target->uid;
 	frozen->owner = target->owner;
-	frozen->admin_only = target->admin_only;
+	frozen->admin_only = target_is_admins(target);
 	frozen->state = target->state;
 	frozen->stacks = target->stacks;
 	frozen->waits = target->waits;

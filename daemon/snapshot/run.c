@@ -475,7 +475,7 @@ void snapshot_freeze(struct snapshot *n)
 	/* The strictest credentials that the target had; a snapshot by an administrator is for administrators. */
 	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
 	if (!n->admin && n->uid != n->creator) {
-		snapshot_set_error(n, "not_permitted", "the target had other credentials while it was recorded");
+		snapshot_set_error(n, "not_permitted", "the target is for administrators, or had other credentials while it was recorded");
 		n->uid = n->creator; /* who may read that it failed */
 		end(n, SNAPSHOT_FAILED);
 		return;

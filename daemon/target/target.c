@@ -461,3 +461,14 @@ bool target_visible(const struct target *target, uid_t uid, bool admin)
 {
 	return admin || (target->owner == uid && !target->admin_only);
 }
+
+/* What children, or other processes, an administrator has recorded the kernel was not asked for any user. */
+bool target_is_admins(const struct target *target)
+{
+	return target->admin_only || (target->owner_admin && target_is_family(target));
+}
+
+bool target_gives(const struct target *target, uid_t uid)
+{
+	return uid == 0 || (target->uid == uid && !target_is_admins(target));
+}

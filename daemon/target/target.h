@@ -218,6 +218,9 @@ bool target_has(const struct target *target, pid_t pid, uint64_t start_time);
 size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room);
 /* Whether a requester may see, freeze and disarm this target. */
 bool target_visible(const struct target *target, uid_t uid, bool admin);
+/* Whether only administrators may have its snapshots; whether one that is taken for this user is theirs. */
+bool target_is_admins(const struct target *target);
+bool target_gives(const struct target *target, uid_t uid);
 
 /*
  * What rings hold is counted on another thread: begins it for this target (NULL: for all that this user may see), unless that

@@ -36,6 +36,9 @@ static unsigned fitness(const struct target *target, uid_t uid, uint32_t tid)
 			return 0;
 		break;
 	}
+	/* Of others it would be refused. */
+	if (target_gives(target, uid))
+		points += 16;
 	if (target_owner(target) == uid)
 		points += 1;
 	if (target_state(target) != TARGET_EXITED)

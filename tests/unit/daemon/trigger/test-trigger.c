@@ -50,7 +50,7 @@ struct target {
 	enum target_state state;
 	uid_t owner;
 	pid_t tid;
-	bool implicit;
+	bool implicit, admins;
 	struct producer *programs[4];
 	struct target_process processes[4];
 	size_t n_processes;
@@ -125,6 +125,11 @@ bool target_is_implicit(const struct target *t)
 bool target_visible(const struct target *t, uid_t uid, bool admin)
 {
 	return admin || t->owner == uid;
+}
+
+bool target_gives(const struct target *t, uid_t uid)
+{
+	return uid == 0 || !t->admins;
 }
 
 bool target_has(const struct target *t, pid_t pid, uint64_t start_time)
@@ -1296,6 +1301,12 @@ static void test_request_chooses_a_target(void **state)
 	t2.state = TARGET_SUSPENDED;
 	request(f, &p1);
 	assert_ptr_equal(taken[5].target, &t1);
+	/* but of what is for administrators it would get none */
+	t2.state = TARGET_ARMED;
+	t2.admins = true;
+	now += 2 * S;
+	request(f, &p1);
+	assert_ptr_equal(taken[6].target, &t1);
 }
 
 /* ---- places in code */
