@@ -146,6 +146,10 @@ static void set_state(struct probe *p, enum probe_state state)
 	p->callbacks->changed(p->arg, p);
 }
 
+/*
+ * The kernel says once that a ring has something, to whoever asks first: also to next_fd() and to the adding of an event. So after
+ * these somebody must look, or what came before them waits for the next hit.
+ */
 static void drain(struct probe *p);
 
 static void on_ready(evutil_socket_t fd, short what, void *arg)
@@ -162,8 +166,10 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 	(void)event_del(w->event);
 	next = next_fd(w);
 	if (next >= 0 && event_assign(w->event, p->ps->base, next, EV_READ | EV_PERSIST, on_ready, w) == 0 &&
-	    event_add(w->event, NULL) == 0)
+	    event_add(w->event, NULL) == 0) {
+		drain(p);
 		return;
+	}
 	if (p->state == PROBE_OPEN)
 		set_state(p, PROBE_ENDED);
 }
@@ -321,10 +327,6 @@ uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 	p->on = on;
 	if (p->state != PROBE_OPEN)
 		return 0;
-	if (on) {
-		late = take_hits(p).n + p->missed;
-		p->missed = 0;
-	}
 	/* Until it is off it may go on to report: nobody listens. */
 	for (size_t cpu = 0; cpu < p->events->sets[0].n_cpus; cpu++) {
 		struct event *readable = p->watched[cpu].event;
@@ -333,6 +335,10 @@ uint64_t probe_enable(struct probe *p, bool on, bool at_once)
 			(void)event_del(readable);
 		if (readable && on)
 			(void)event_add(readable, NULL);
+	}
+	if (on) {
+		late = take_hits(p).n + p->missed;
+		p->missed = 0;
 	}
 	atomic_store(&e->on, on);
 	(void)atomic_fetch_add(&e->refs, 1);
@@ -387,6 +393,8 @@ static void take_over(struct probe *p, struct opening *o)
 		(void)probe_enable(p, true, p->events->n_fds <= AT_ONCE_FDS);
 	}
 	set_state(p, PROBE_OPEN);
+	if (p->on)
+		drain(p);
 }
 
 static struct opening *opening_free(struct opening *o)

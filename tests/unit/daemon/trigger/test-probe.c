@@ -2,6 +2,7 @@
 /* What the kernel is asked for at a place in code, and a breakpoint in this very program. */
 #include "daemon/trigger/probe.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
 #include <setjmp.h>
@@ -231,6 +232,48 @@ static void test_hits(void **state)
 	assert_int_equal(quota_used(&f->quota, getuid(), QUOTA_FDS), 0);
 }
 
+/* Of this process. */
+static size_t count_events(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	size_t n = 0;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL) {
+		char target[64] = "";
+
+		n += readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1) > 0 && strstr(target, "[perf_event]");
+	}
+	(void)closedir(dir);
+	return n;
+}
+
+/* The kernel watches it, and the loop has not heard of that. */
+static void test_hit_before_it_is_open(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s = {0};
+	struct probe *p = open_probe(f, &s);
+	size_t n;
+
+	if (!p)
+		skip();
+	n = probe_fds(p);
+	(void)probe_free(p);
+	turn_until(f, count_events() == 0);
+	assert_int_equal(probe_new(f->probes, &f->place, &f->process, &callbacks, &s, &p), 0);
+	/* the thread has it from here on */
+	(void)event_base_loop(f->base, EVLOOP_NONBLOCK);
+	while (count_events() < n)
+		(void)usleep(1000);
+	come(f);
+	turn_until(f, probe_state(p) != PROBE_OPENING);
+	assert_int_equal(probe_state(p), PROBE_OPEN);
+	assert_int_equal(s.hits, 1);
+	(void)probe_free(p);
+}
+
 static void test_not_there(void **state)
 {
 	struct fixture *f = *state;
@@ -267,6 +310,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_attr),
 		cmocka_unit_test_setup_teardown(test_hits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hit_before_it_is_open, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_not_there, setup, teardown),
 	};
 
