@@ -66,12 +66,10 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 	}
 }
 
-/* A program that asks says when. Who is elsewhere, or at another time, is not believed. */
+/* Who asks says when. Who is elsewhere, or at another time, is not believed. */
 static uint64_t asked_ns(const struct snapshot_request *request)
 {
-	const uint64_t now = clock_raw_ns(), asked = request->cause && request->cause->kind == CAUSE_PROGRAM
-							     ? request->cause->end_raw_ns
-							     : request->asked_raw_ns;
+	const uint64_t now = clock_raw_ns(), asked = request->asked_raw_ns;
 
 	return asked && asked <= now && now - asked <= ASKED_AGO_MAX_NS ? asked : now;
 }

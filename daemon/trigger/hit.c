@@ -95,10 +95,10 @@ void trigger_report(struct triggers *ts, const char *target, struct cause *cause
 
 /* ---- snapshots */
 
-enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,
-				 snapshot_done_fn done, void *arg, struct snapshot **ret)
+enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, uint64_t meant_raw_ns,
+				 bool admin, snapshot_done_fn done, void *arg, struct snapshot **ret)
 {
-	const struct snapshot_request request = {.uid = cause->uid, .admin = admin, .cause = cause};
+	const struct snapshot_request request = {.uid = cause->uid, .admin = admin, .cause = cause, .asked_raw_ns = meant_raw_ns};
 	char why[200] = "";
 	int r;
 
@@ -141,7 +141,7 @@ static void take(struct trigger *t, struct cause *cause)
 	struct snapshot *snapshot = NULL;
 	enum suppressed why;
 
-	why = trigger_snapshot(t->ts, t->target, cause, t->admin, on_done, t, &snapshot);
+	why = trigger_snapshot(t->ts, t->target, cause, cause->end_raw_ns + t->after_ns, t->admin, on_done, t, &snapshot);
 	if (why == NOT_SUPPRESSED) {
 		t->running = true;
 		trigger_limit_count(&t->limit, clock_raw_ns());

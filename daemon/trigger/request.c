@@ -124,7 +124,7 @@ static enum suppressed take(struct triggers *ts, struct request_limiter *q, stru
 	if (why != NOT_SUPPRESSED)
 		return why;
 	trigger_limit_tried(&q->limit, now);
-	why = trigger_snapshot(ts, target, cause, false, on_done, q, ret);
+	why = trigger_snapshot(ts, target, cause, cause->end_raw_ns, false, on_done, q, ret);
 	if (why == NOT_SUPPRESSED) {
 		q->running = true;
 		trigger_limit_count(&q->limit, now);

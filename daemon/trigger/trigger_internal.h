@@ -148,9 +148,9 @@ void watch_add_json(const struct watch *w, struct json_object *o);
 struct probe_hit;
 void trigger_hit(struct trigger *t, pid_t pid, const struct probe_hit *hit);
 void trigger_hits_missed(struct trigger *t, uint64_t n);
-/* Begins a snapshot at once: NOT_SUPPRESSED, or why not. */
-enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, bool admin,
-				 snapshot_done_fn done, void *arg, struct snapshot **ret);
+/* Begins a snapshot at once, of a moment that has just been: NOT_SUPPRESSED, or why not. */
+enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, uint64_t meant_raw_ns,
+				 bool admin, snapshot_done_fn done, void *arg, struct snapshot **ret);
 void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *reported_ns);
 void counts_add(struct trigger_counts *counts, enum suppressed why);

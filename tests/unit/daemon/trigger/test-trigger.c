@@ -410,6 +410,7 @@ struct snapshot {
 	char id[32];
 	struct target *target;
 	struct cause cause;
+	uint64_t asked_raw_ns;
 	bool admin;
 	snapshot_done_fn done;
 	void *arg;
@@ -432,6 +433,7 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 	(void)snprintf(n->id, sizeof(n->id), "snapshot-%u", n_taken++);
 	n->target = target;
 	cause_copy(&n->cause, request->cause);
+	n->asked_raw_ns = request->asked_raw_ns;
 	n->admin = request->admin;
 	n->done = done;
 	n->arg = arg;
@@ -1138,6 +1140,8 @@ static void test_after(void **state)
 	turn(f, 200);
 	assert_int_equal(n_taken, 1);
 	assert_string_equal(taken[0].cause.reason, "region \"serve\" took 6 ms, over 5 ms");
+	/* meant is this moment, whenever it is frozen */
+	assert_int_equal(taken[0].asked_raw_ns, taken[0].cause.end_raw_ns + 20 * MS);
 	o = trigger_to_json(t);
 	assert_int_equal(number(o, "hits"), 2);
 	assert_int_equal(number(o, "snapshots"), 1);
@@ -1228,6 +1232,7 @@ static void test_request(void **state)
 	assert_int_equal(n_taken, 1);
 	assert_ptr_equal(taken[0].target, &t1);
 	assert_int_equal(taken[0].cause.kind, CAUSE_PROGRAM);
+	assert_int_equal(taken[0].asked_raw_ns, taken[0].cause.end_raw_ns);
 	assert_int_equal(taken[0].cause.uid, 1000);
 	assert_false(taken[0].admin);
 	assert_string_equal(taken[0].cause.reason, "queue is full");
