@@ -192,11 +192,21 @@ static int wait_after(struct trigger *t, const struct cause *cause, uint64_t hit
 
 /* ---- hits */
 
+static uint64_t cooldown_of(const struct trigger *t)
+{
+	return t->cooldown_ns > TRIGGER_COOLDOWN_MIN_NS ? t->cooldown_ns : TRIGGER_COOLDOWN_MIN_NS;
+}
+
+uint64_t trigger_cooldown_left(const struct trigger *t)
+{
+	const uint64_t now = clock_raw_ns(), until = t->limit.last_ns + cooldown_of(t);
+
+	return t->limit.started && now < until ? until - now : 0;
+}
+
 static enum suppressed check(struct trigger *t, uint64_t hit_ns)
 {
-	uint64_t cooldown = t->cooldown_ns > TRIGGER_COOLDOWN_MIN_NS ? t->cooldown_ns : TRIGGER_COOLDOWN_MIN_NS;
-
-	switch (trigger_limit_check(&t->limit, hit_ns, cooldown, t->max_per_hour)) {
+	switch (trigger_limit_check(&t->limit, hit_ns, cooldown_of(t), t->max_per_hour)) {
 	case TRIGGER_LIMIT_COOLDOWN:
 		return SUPPRESSED_COOLDOWN;
 	case TRIGGER_LIMIT_PER_HOUR:

@@ -148,6 +148,8 @@ void watch_add_json(const struct watch *w, struct json_object *o);
 struct probe_hit;
 void trigger_hit(struct trigger *t, pid_t pid, const struct probe_hit *hit);
 void trigger_hits_missed(struct trigger *t, uint64_t n);
+/* For so long a hit would be within the cooldown. */
+uint64_t trigger_cooldown_left(const struct trigger *t);
 /* Begins a snapshot at once, of a moment that has just been: NOT_SUPPRESSED, or why not. */
 enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, uint64_t meant_raw_ns,
 				 bool admin, snapshot_done_fn done, void *arg, struct snapshot **ret);

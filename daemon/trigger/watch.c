@@ -109,25 +109,33 @@ static void switch_all(struct watch *w, bool on)
 	trigger_hits_missed(w->t, late);
 }
 
+static void rearm_in(struct watch *w, uint64_t ns)
+{
+	const uint64_t us = (ns + 999) / 1000;
+	const struct timeval tv = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+
+	(void)event_add(w->rearm, &tv);
+}
+
 /* Until the next hit may be a snapshot again. */
 static void rest(struct watch *w, uint64_t cooldown_ns)
 {
-	uint64_t ns = OFF_MIN_NS + count_fds(w) * OFF_NS_PER_FD;
-	struct timeval tv;
+	const uint64_t ns = OFF_MIN_NS + count_fds(w) * OFF_NS_PER_FD;
 
-	if (cooldown_ns > ns)
-		ns = cooldown_ns;
-	tv = (struct timeval){.tv_sec = (time_t)(ns / 1000000000u), .tv_usec = (suseconds_t)(ns % 1000000000u / 1000)};
-	(void)event_add(w->rearm, &tv);
+	rearm_in(w, cooldown_ns > ns ? cooldown_ns : ns);
 }
 
 static void on_rearm(evutil_socket_t fd, short what, void *arg)
 {
 	struct watch *w = arg;
+	const uint64_t left = trigger_cooldown_left(w->t);
 
 	/* A hit would be one for nothing while the last one's snapshot is made. */
 	if (w->t->running || w->t->waiting)
 		rest(w, 0);
+	else if (left)
+		/* The loop's timers may be some ms early: a hit now would be one for nothing, and cost another whole cooldown. */
+		rearm_in(w, left);
 	else
 		switch_all(w, true);
 }
