@@ -44,9 +44,9 @@ static const char *const shared_types[][2] = {
 	{"Trigger", "{id: string, target: string, pid: int, comm: string, region: string, over_ns: int, cooldown_ns: int, "
 		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, hits: int, "
 		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed} | "
-		    "the same with hit: string, coverage: Coverage in place of region and over_ns"},
-	{"Coverage", "{processes: int, by_uprobe: int, threads: int, pausing: int, not_paused: string|null, new_threads: bool, opening: int, without_code: int, failed: int, "
-		     "left_out: int, why: string|null, resting: bool}"},
+		    "the same with hit: string, coverage: Coverage|null (of one that is removed) in place of region and over_ns"},
+	{"Coverage", "{processes: int, by_uprobe: int, threads: int, threads_unsure: int, pausing: int, not_paused: string|null, new_threads: bool, opening: int, without_code: int, failed: int, "
+		     "left_out: int, copies_left_out: int, why: string|null, resting: bool}"},
 	{"Suppressed", "{cooldown: int, per_hour: int, busy: int, quota: int, no_space: int, program: int, below: int, gone: int}"},
 	{"Status", "{version: string, pid: int, uptime_s: int, at: int, state: running|degraded|stopping, "
 		   "capabilities: {have: [string], lack: [{what: string, cost: string}]}, "

@@ -25,7 +25,7 @@
 /* How long a region takes is for those only who may have the producer's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
 {
-	return !t->watch && producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
+	return !t->on_place && producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
 	       target_has(t->target, producer_pid(producer), producer_start_time(producer));
 }
 
@@ -233,6 +233,7 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	t->target = target;
 	t->owner = req->uid;
 	t->admin = req->admin;
+	t->on_place = req->hit;
 	memcpy(t->region, name, strlen(name));
 	(void)escape_text(t->safe_region, sizeof(t->safe_region), t->region, strlen(t->region));
 	t->over_ns = req->over_ns;
@@ -345,9 +346,12 @@ struct json_object *trigger_to_json(struct trigger *t)
 	json_add_string(o, "target", target_name(t->target));
 	json_add_int(o, "pid", target_pid(t->target));
 	json_add_text(o, "comm", comm, strlen(comm));
-	if (t->watch) {
+	if (t->on_place) {
 		json_add_string(o, "hit", t->safe_region);
-		watch_add_json(t->watch, o);
+		if (t->watch)
+			watch_add_json(t->watch, o);
+		else
+			json_add_null(o, "coverage");
 	} else {
 		json_add_string(o, "region", t->safe_region);
 		json_add_uint(o, "over_ns", t->over_ns);

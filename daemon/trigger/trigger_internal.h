@@ -75,7 +75,8 @@ struct trigger {
 	struct target *target; /* borrowed: the trigger goes before it does */
 	uid_t owner;
 	bool admin;
-	struct watch *watch; /* NULL: it is on a region */
+	bool on_place;
+	struct watch *watch; /* of a place; NULL: it is on a region, or stopped */
 	/* the region's name; or the place's */
 	char region[RING_CONTROL_NAME + 1], safe_region[RING_CONTROL_NAME * 4 + 1];
 	uint64_t over_ns, cooldown_ns, after_ns;

@@ -171,8 +171,9 @@ def refused(target, place, *words, code=None, more=()):
 
 
 def remove(gid):
-    if d.tracectl("trigger", "remove", gid).returncode:
-        fail(f"{gid} cannot be removed")
+    p = d.tracectl("trigger", "remove", gid)
+    if p.returncode or not p.stdout.startswith(f"removed {gid}: hit "):
+        fail(f"{gid} cannot be removed, or it is not said what was: {p.stdout} {p.stderr}")
 
 
 def hit(c, gid, act):
