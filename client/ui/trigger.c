@@ -163,13 +163,21 @@ void trigger_view(FILE *out, struct json_object *t)
 		view_line(out, "watches", "%s", coverage);
 		if (pausing)
 			view_line(out, "at a hit", "%s", pausing);
-	} else if (field_number(t, "programs"))
+	} else if (field_number(t, "programs") + field_number(t, "programs_left_out"))
 		view_line(out, "programs", "%" PRIu64, field_number(t, "programs"));
 	else
 		view_line(out, "programs", "none yet; the trigger waits for one that writes events");
 }
 
-/* Under the table: where triggers on places in code watch, and what a hit does. */
+/* For the same table: programs, and how many have no room for it. */
+static char *programs_short(struct json_object *t)
+{
+	const uint64_t programs = field_number(t, "programs"), left_out = field_number(t, "programs_left_out");
+
+	return left_out ? human_format("%" PRIu64 " of %" PRIu64, programs, programs + left_out) : human_format("%" PRIu64, programs);
+}
+
+/* Under the table: where triggers on places in code watch, and what a hit does; and regions that are not watched everywhere. */
 static void view_coverage(FILE *out, struct json_object *triggers)
 {
 	bool first = true;
@@ -178,6 +186,12 @@ static void view_coverage(FILE *out, struct json_object *triggers)
 		struct json_object *t = json_object_array_get_idx(triggers, i), *c = field(t, "coverage");
 		_cleanup_free_ char *id = human_name(field_text(t, "id")), *words = NULL, *pausing = NULL;
 
+		if (field_number(t, "programs_left_out")) {
+			(void)fprintf(out, "%s%s is not in %" PRIu64 " program%s, which have no room for another threshold: remove other triggers\n",
+				      first ? "\n" : "", id, field_number(t, "programs_left_out"),
+				      field_number(t, "programs_left_out") == 1 ? "" : "s");
+			first = false;
+		}
 		if (!field(t, "hit"))
 			continue;
 		words = coverage_words(c);
@@ -230,7 +244,7 @@ void trigger_view_list(FILE *out, struct json_object *triggers)
 		if (field(t, "hit"))
 			human_table_add(&table, coverage_short(field(t, "coverage")));
 		else
-			human_table_add(&table, human_format("%" PRIu64, field_number(t, "programs")));
+			human_table_add(&table, programs_short(t));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "hits")));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "snapshots")));
 		human_table_add(&table,

@@ -42,7 +42,7 @@ static const char *const shared_types[][2] = {
 		  "{kind: hit, uid: int, reason: string, trigger: string, hit: string, paused: bool, late_ns: int|null, pid: int, tid: int|null, "
 		  "at_raw_ns: int}"},
 	{"Trigger", "{id: string, target: string, pid: int, comm: string, region: string, over_ns: int, cooldown_ns: int, "
-		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, hits: int, "
+		    "max_per_hour: int, after_ns: int, owner_uid: int, created_at: ns since 1970, programs: int, programs_left_out: int, hits: int, "
 		    "snapshots: int, last_hit_at: ns since 1970|null, last_snapshot: string|null, suppressed: Suppressed} | "
 		    "the same with hit: string, coverage: Coverage|null (of one that is removed) in place of region and over_ns"},
 	{"Coverage", "{processes: int, by_uprobe: int, threads: int, threads_unsure: int, pausing: int, not_paused: string|null, new_threads: bool, opening: int, without_code: int, failed: int, "

@@ -33,9 +33,32 @@ static void bind_or_say(struct trigger *t, struct producer *producer)
 {
 	int r = trigger_bind(t, producer);
 
-	if (r < 0)
+	if (r < 0 && !t->lacks)
 		log_notice("trigger %s on region \"%s\" does not reach pid %d: %s", t->name, t->region,
 			   (int)producer_pid(producer), r == -ENOSPC ? "the producer has no room for another threshold" : strerror(-r));
+	t->lacks |= r < 0;
+}
+
+static bool is_bound(const struct trigger *t, const struct producer *producer)
+{
+	const struct binding *b;
+
+	LIST_FOREACH(b, &t->bindings, of_trigger)
+		if (b->threshold->page->producer == producer)
+			return true;
+	return false;
+}
+
+/* Programs that it should be in and is not. */
+static uint64_t count_lacking(struct trigger *t)
+{
+	struct producer *producer = NULL;
+	uint64_t n = 0;
+
+	while (t->lacks && (producer = producers_next(t->ts->c.producers, producer)) != NULL)
+		n += is_of(t, producer) && !is_bound(t, producer);
+	t->lacks = n > 0;
+	return n;
 }
 
 static void bind_all(struct trigger *t)
@@ -61,9 +84,28 @@ static void on_rebind(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-void triggers_target_changed(struct triggers *ts, struct target *target)
+static void rebind_soon(struct triggers *ts)
 {
 	static const struct timeval soon = {.tv_usec = REBIND_MS * 1000};
+
+	if (!event_pending(ts->rebind, EV_TIMEOUT, NULL))
+		(void)event_add(ts->rebind, &soon);
+}
+
+/* A threshold may be free now. */
+static void rebind_lacking(struct triggers *ts)
+{
+	bool any = false;
+	struct trigger *t;
+
+	TAILQ_FOREACH(t, &ts->list, link)
+		any |= t->stale |= t->lacks;
+	if (any)
+		rebind_soon(ts);
+}
+
+void triggers_target_changed(struct triggers *ts, struct target *target)
+{
 	struct trigger *t;
 	bool any = false;
 
@@ -76,8 +118,8 @@ void triggers_target_changed(struct triggers *ts, struct target *target)
 			t->stale = any = true;
 	}
 	/* Not here: this may come in the middle of reading records. */
-	if (any && !event_pending(ts->rebind, EV_TIMEOUT, NULL))
-		(void)event_add(ts->rebind, &soon);
+	if (any)
+		rebind_soon(ts);
 }
 
 void triggers_target_mapped(struct triggers *ts, struct target *target, const struct target_mapping *mapping)
@@ -273,6 +315,7 @@ void triggers_remove(struct triggers *ts, struct trigger *trigger)
 	TAILQ_REMOVE(&ts->list, trigger, link);
 	ts->n--;
 	(void)trigger_free(trigger);
+	rebind_lacking(ts);
 }
 
 /* ---- asking */
@@ -362,6 +405,7 @@ struct json_object *trigger_to_json(struct trigger *t)
 	json_add_uint(o, "owner_uid", t->owner);
 	json_add_uint(o, "created_at", t->created_unix_ns);
 	json_add_uint(o, "programs", programs);
+	json_add_uint(o, "programs_left_out", count_lacking(t));
 	if (t->last_hit_unix_ns)
 		json_add_uint(o, "last_hit_at", t->last_hit_unix_ns);
 	else

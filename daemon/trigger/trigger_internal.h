@@ -84,6 +84,7 @@ struct trigger {
 	uint64_t created_unix_ns;
 	LIST_HEAD(, binding) bindings;
 	bool stale; /* producers may have come to its target */
+	bool lacks; /* one of them had no room for it */
 	struct quota_charge charge;
 	/* hits */
 	struct trigger_limit limit;

@@ -662,6 +662,12 @@ static void turn(struct fixture *f, unsigned ms)
 	(void)event_base_loop(f->base, 0);
 }
 
+/* Until it is so: timers are the loop's. */
+#define turn_until(f, condition)                                                                   \
+	do                                                                                         \
+		turn(f, 10);                                                                       \
+	while (!(condition))
+
 /* ---- limits */
 
 static void test_limit_cooldown(void **state)
@@ -1017,13 +1023,15 @@ static void test_programs_come_and_go(void **state)
 static void test_page_is_full(void **state)
 {
 	struct fixture *f = *state;
-	struct trigger *t = NULL;
+	struct trigger *t = NULL, *first = NULL;
+	struct json_object *o;
 	char region[RING_CONTROL_NAME + 2] = "";
 	struct trigger_request req = {.uid = 0, .admin = true, .region = region, .over_ns = 1};
 
 	for (unsigned i = 0; i < RING_THRESHOLDS; i++) {
 		(void)snprintf(region, sizeof(region), "region %u", i);
-		(void)add(f, &t1, &req);
+		t = add(f, &t1, &req);
+		first = first ? first : t;
 	}
 	assert_int_equal(entries(&p1), RING_THRESHOLDS);
 	(void)snprintf(region, sizeof(region), "one more");
@@ -1043,6 +1051,17 @@ static void test_page_is_full(void **state)
 	triggers_producer_changed(f->triggers, &p1);
 	assert_null(entry_of(&p1, "new"));
 	assert_int_equal(count_of(t, "gone"), 0);
+	/* which is said, and made good when another one makes room */
+	o = trigger_to_json(t);
+	assert_int_equal(number(o, "programs"), 0);
+	assert_int_equal(number(o, "programs_left_out"), 1);
+	json_object_put(o);
+	triggers_remove(f->triggers, first);
+	turn_until(f, entry_of(&p1, "new"));
+	o = trigger_to_json(t);
+	assert_int_equal(number(o, "programs"), 1);
+	assert_int_equal(number(o, "programs_left_out"), 0);
+	json_object_put(o);
 	/* names at their limit */
 	memset(region, 'n', RING_CONTROL_NAME);
 	region[RING_CONTROL_NAME] = '\0';
@@ -1336,12 +1355,6 @@ static void set_state(struct probe *p, enum probe_state state)
 	p->state = state;
 	p->callbacks->changed(p->arg, p);
 }
-
-/* Until it is so: timers are the loop's. */
-#define turn_until(f, condition)                                                                   \
-	do                                                                                         \
-		turn(f, 10);                                                                       \
-	while (!(condition))
 
 /* A target of two processes, 100 and 200. */
 static struct trigger *add_place(struct fixture *f, struct target *target, uint64_t cooldown_ns, struct settled *s)
