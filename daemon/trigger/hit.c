@@ -61,7 +61,7 @@ void counts_add_json(const struct trigger_counts *counts, struct json_object *o)
 
 /* ---- reports */
 
-void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
+void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *reported_ns)
 {
 	uint64_t now = clock_raw_ns();
@@ -90,7 +90,7 @@ void trigger_report(struct triggers *ts, const char *target, struct cause *cause
 	json_add_string(o, "snapshot", snapshot ? snapshot_id(snapshot) : NULL);
 	json_add_string(o, "suppressed", why != NOT_SUPPRESSED ? suppressed_names[why] : NULL);
 	json_add(o, "cause", cause_to_json(cause));
-	hub_emit(ts->c.hub, "trigger.hit", cause->uid, o);
+	hub_emit(ts->c.hub, "trigger.hit", whose, o);
 }
 
 /* ---- snapshots */
@@ -133,7 +133,7 @@ static void finish(struct trigger *t, struct cause *cause, struct snapshot *snap
 	counts_add(&t->ts->counts, why);
 	if (snapshot)
 		(void)snprintf(t->last_snapshot, sizeof(t->last_snapshot), "%s", snapshot_id(snapshot));
-	trigger_report(t->ts, target_name(t->target), cause, snapshot, why, &t->reported_ns);
+	trigger_report(t->ts, target_name(t->target), t->admin ? 0 : t->owner, cause, snapshot, why, &t->reported_ns);
 }
 
 static void take(struct trigger *t, struct cause *cause)

@@ -155,5 +155,5 @@ void triggers_request(struct triggers *ts, struct producer *producer, const stru
 	}
 	why = take(ts, q, target, &cause, &snapshot);
 	counts_add(&ts->requests, why);
-	trigger_report(ts, target_name(target), &cause, snapshot, why, &q->reported_ns);
+	trigger_report(ts, target_name(target), cause.uid, &cause, snapshot, why, &q->reported_ns);
 }

@@ -155,7 +155,8 @@ uint64_t trigger_cooldown_left(const struct trigger *t);
 /* Begins a snapshot at once, of a moment that has just been: NOT_SUPPRESSED, or why not. */
 enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, uint64_t meant_raw_ns,
 				 bool admin, snapshot_done_fn done, void *arg, struct snapshot **ret);
-void trigger_report(struct triggers *ts, const char *target, struct cause *cause, struct snapshot *snapshot,
+/* Administrators hear of it, and the user whose it is. */
+void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct cause *cause, struct snapshot *snapshot,
 		  enum suppressed why, uint64_t *reported_ns);
 void counts_add(struct trigger_counts *counts, enum suppressed why);
 void counts_add_json(const struct trigger_counts *counts, struct json_object *o);

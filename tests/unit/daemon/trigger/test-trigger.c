@@ -903,6 +903,20 @@ static void test_suppressed_hits_are_told_seldom(void **state)
 	end_snapshots();
 }
 
+static void test_administrators_hits_are_theirs(void **state)
+{
+	struct fixture *f = *state;
+	const struct trigger_request req = {.uid = 1000, .admin = true, .region = "serve", .over_ns = 5 * MS};
+	struct trigger *t = add(f, &t1, &req);
+
+	/* one by whoever has the uid, who is no administrator now */
+	assert_false(trigger_visible(t, 1000, false));
+	serve(f, 6 * MS);
+	assert_int_equal(n_taken, 1);
+	assert_int_equal(f->reported.n, 0);
+	end_snapshots();
+}
+
 /* ---- the page */
 
 static void test_shared_name(void **state)
@@ -1652,6 +1666,7 @@ int main(void)
 		T(test_refused_by_snapshots),
 		T(test_below_and_unknown),
 		T(test_suppressed_hits_are_told_seldom),
+		T(test_administrators_hits_are_theirs),
 		T(test_shared_name),
 		T(test_kept_back_by_the_program),
 		T(test_programs_come_and_go),
