@@ -265,6 +265,9 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	r = check(ts, req, why, why_size);
 	if (r != 0)
 		return r;
+	/* A program that has executed another one may go on with a target that nobody armed. */
+	if (!req->hit && target_state(target) == TARGET_EXITED && !target_is_implicit(target))
+		return refusal(why, why_size, TRIGGER_E_GONE, "the target has exited: arm the process that runs now");
 	if (req->hit && target_scope(target) == TARGET_HOST)
 		return refusal(why, why_size, TRIGGER_E_BAD, "hit: a trigger of the whole host would be in every process: arm the "
 							    "process or the unit that is meant");

@@ -325,7 +325,16 @@ static int nowhere(const struct watch *w, const char **ret_why)
 {
 	const struct watched_process *p;
 
-	*ret_why = "the target has no living process";
+	switch (target_state(w->t->target)) {
+	case TARGET_SUSPENDED:
+		*ret_why = "the target is suspended, and records nothing: arm it again";
+		break;
+	case TARGET_EXITED:
+		*ret_why = "the target has exited: arm the process that runs now";
+		break;
+	default:
+		*ret_why = "the target has no living process";
+	}
 	if (w->busy)
 		*ret_why = "the process hangs whoever reads it, or too many events are being closed: try it again";
 	if (count(w, PROBE_NOT_MAPPED))

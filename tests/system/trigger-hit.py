@@ -444,3 +444,9 @@ int main() {
         wait_for("the target to be suspended", lambda: root.call("target.show", {"target": t["id"]})["target"]["state"] == "suspended")
         wait_for("its breakpoints to be gone", lambda: perf_fds() < watched and not trigger(root, g)["coverage"]["threads"])
         ok("a program that hides from its user is watched no longer")
+        refused(mine.pid, "serve", "suspended", "arm it again")
+        mine.end()
+        theirs.end()
+        left = next(t for t in root.call("target.list")["targets"] if t["pid"] == theirs.pid)["id"]
+        wait_for("its end", lambda: root.call("target.show", {"target": left})["target"]["state"] == "exited")
+        expect(root.call_error("trigger.add", {"target": left, "region": "x", "over_ns": 1}) == "gone", "what has exited gets no trigger")
