@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Puts triggers into the control pages of producers. A page has one entry for each name, which triggers on the same region
- * share: it has their lowest threshold and shortest cooldown, and the daemon checks each hit against each trigger.
+ * share: it has their lowest threshold and shortest cooldown, and the daemon checks each hit against each trigger. The producer's
+ * cooldown begins with any hit that it reports: where that is not one of all of them, it is so short that no other is kept back.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 
 /* By the producer's own word: one number may lie, but not outgrow the sums. */
 #define SUPPRESSED_AT_ONCE UINT32_MAX
+/* Less often than a producer may wake us without being paused. */
+#define SHARED_COOLDOWN_NS 5000000ULL
 
 static struct page *page_find(const struct triggers *ts, const struct producer *producer)
 {
@@ -84,28 +87,44 @@ void trigger_sync(struct trigger *t)
 		threshold_sync(b->threshold);
 }
 
+struct wanted {
+	uint64_t over_ns, highest_ns, cooldown_ns;
+	bool of_thread; /* one of them wants the hits of one thread */
+};
+
+static void want(struct wanted *w, const struct trigger *t)
+{
+	if (t->over_ns < w->over_ns)
+		w->over_ns = t->over_ns;
+	if (t->over_ns > w->highest_ns)
+		w->highest_ns = t->over_ns;
+	if (t->cooldown_ns < w->cooldown_ns)
+		w->cooldown_ns = t->cooldown_ns;
+	w->of_thread |= target_tid(t->target) != 0;
+}
+
 /* Brings the entry to the lowest of what its triggers want, and of `t`, which is to become one of them. */
 static int threshold_put(struct threshold *th, const struct trigger *t)
 {
-	uint64_t over = t ? t->over_ns : UINT64_MAX, cooldown = t ? t->cooldown_ns : UINT64_MAX;
+	struct wanted w = {.over_ns = UINT64_MAX, .cooldown_ns = UINT64_MAX};
 	const struct binding *b;
 	int r;
 
-	LIST_FOREACH(b, &th->bindings, of_threshold) {
-		if (b->trigger->over_ns < over)
-			over = b->trigger->over_ns;
-		if (b->trigger->cooldown_ns < cooldown)
-			cooldown = b->trigger->cooldown_ns;
-	}
-	if (cooldown < TRIGGER_COOLDOWN_MIN_NS)
-		cooldown = TRIGGER_COOLDOWN_MIN_NS;
-	if (over == th->over_ns && cooldown == th->cooldown_ns)
+	if (t)
+		want(&w, t);
+	LIST_FOREACH(b, &th->bindings, of_threshold)
+		want(&w, b->trigger);
+	if ((w.highest_ns > w.over_ns || w.of_thread) && w.cooldown_ns > SHARED_COOLDOWN_NS)
+		w.cooldown_ns = SHARED_COOLDOWN_NS;
+	if (w.cooldown_ns < TRIGGER_COOLDOWN_MIN_NS)
+		w.cooldown_ns = TRIGGER_COOLDOWN_MIN_NS;
+	if (w.over_ns == th->over_ns && w.cooldown_ns == th->cooldown_ns)
 		return 0;
-	r = producer_threshold_set(th->page->producer, th->id, th->region, over, cooldown);
+	r = producer_threshold_set(th->page->producer, th->id, th->region, w.over_ns, w.cooldown_ns);
 	if (r < 0)
 		return r;
-	th->over_ns = over;
-	th->cooldown_ns = cooldown;
+	th->over_ns = w.over_ns;
+	th->cooldown_ns = w.cooldown_ns;
 	return 0;
 }
 

@@ -97,6 +97,12 @@ with Tracerd() as d, d.client() as c:
     last = c.call("trigger.remove", {"trigger": low})["trigger"]
     expect(last["snapshots"] >= 2 and hit(c, high, p, "region two 3000")["cause"]["over_ns"] == 3000 * MS,
            "which goes on when the lower one is removed")
+    hour = {"cooldown_ns": 3600000 * MS}
+    high, low = add(c, t["id"], "apart", 3000, **hour), add(c, t["id"], "apart", 5, **hour)
+    hit(c, low, p, "region apart 10")
+    expect(hit(c, high, p, "region apart 3000")["cause"]["over_ns"] == 3000 * MS, "the lower one's cooldown does not keep back a hit of the higher one")
+    for g in (high, low):
+        c.call("trigger.remove", {"trigger": g})
 
     # ---- an armed program: the snapshot has samples, too
     armed = c.arm(p.pid)

@@ -932,7 +932,8 @@ static void test_shared_name(void **state)
 	/* the lower of each, and the number stays: what is on its way is not lost */
 	assert_int_equal(entry_of(&p1, "serve")->id, id);
 	assert_int_equal(entry_of(&p1, "serve")->over_ns, 3 * MS);
-	assert_int_equal(entry_of(&p1, "serve")->cooldown_ns, 4 * S);
+	/* a hit of the lower one must not keep back one of the higher one */
+	assert_int_equal(entry_of(&p1, "serve")->cooldown_ns, 5 * MS);
 	/* no program needs to tell more than one in the time that a snapshot takes */
 	assert_int_equal(entry_of(&p1, "other")->cooldown_ns, 1 * MS);
 
@@ -952,6 +953,10 @@ static void test_shared_name(void **state)
 	assert_int_equal(entry_of(&p1, "serve")->id, id);
 	assert_int_equal(entry_of(&p1, "serve")->over_ns, 9 * MS);
 	assert_int_equal(entry_of(&p1, "serve")->cooldown_ns, 4 * S);
+	/* of the same threshold the shortest is each one's */
+	low = add_serve(f, 9 * MS, 2 * S);
+	assert_int_equal(entry_of(&p1, "serve")->cooldown_ns, 2 * S);
+	triggers_remove(f->triggers, low);
 	triggers_remove(f->triggers, high);
 	assert_null(entry_of(&p1, "serve"));
 	/* a new one never gets an old number */
