@@ -72,18 +72,11 @@ static bool is_point(const struct callstack *cs, uint64_t to)
 	return false;
 }
 
-static bool has_point(const struct frame *fr, uint64_t to)
-{
-	for (uint32_t i = 0; i < MAX_POINTS; i++)
-		if (fr->points[i] == to)
-			return true;
-	return false;
-}
-
 static void add_point(struct callstack *cs, struct frame *fr, uint64_t to)
 {
-	if (has_point(fr, to))
+	if (cs_has_point(fr, to))
 		return;
+	fr->more_points |= fr->points[MAX_POINTS - 1] != 0;
 	if (!is_point(cs, to))
 		cs->points[cs->next_point++ % MAX_SETJMPS] = to;
 	memmove(fr->points + 1, fr->points, (MAX_POINTS - 1) * sizeof(*fr->points));
@@ -98,7 +91,7 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 	if (cs->over && !is_point(cs, to))
 		return false;
 	for (uint32_t i = cs->n; i > 0; i--) {
-		if (!has_point(&cs->frames[i - 1], to) || cs->frames[i - 1].f != cs_function(cs, to, NULL))
+		if (!cs_has_point(&cs->frames[i - 1], to) || cs->frames[i - 1].f != cs_function(cs, to, NULL))
 			continue;
 		if (keep == 0)
 			keep = i;

@@ -41,7 +41,7 @@
  *          that runs is left, and waits (switches.c, waiting.c)
  *          to where one waits: it goes on. Where several that differ do, its callers are not known until returns have shown which it
  *          is; if it is left before, it waits as one of several
- *          into a function in which some wait, by what it has called to switch: likewise
+ *          into a function in which some wait, by what it has called to switch, or of which a call has been to setjmp there: likewise
  *          to a function's first instruction: a new stack begins; to anywhere else: one that nobody has seen
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
  *          proves them or none of them is left. Found in the function that was on top, or where one of them was to return to: they are
@@ -122,6 +122,7 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_SEEN,	   /* was there before: a stack says so */
 	CALLSTACK_NEW_STACK, /* the first on a stack of its own */
 	CALLSTACK_SEEN_CUT, /* likewise, and is not the outermost: the stack's rest is not known */
+
 };
 
 /* What the straight code in front of a return or an indirect jump did to the stack, and what is on top of it. */

@@ -43,6 +43,7 @@ struct frame {
 	bool cut;	 /* there are more around it, which that stack has not named */
 	bool handled;	 /* it was a signal handler, of which it is not known what it has interrupted */
 	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
+	bool more_points; /* than are kept */
 	uint64_t points[MAX_POINTS]; /* where its calls of setjmp return to; 0: none */
 	uint64_t site;
 	struct call call; /* the last member: the user's, from begin() to end(), and nothing before */
@@ -58,6 +59,7 @@ struct parked {
 /* Where a stack has gone on, and what it has returned to since: those that wait so may be it. */
 struct way {
 	const struct callfunc *in; /* NULL: to path[0]; else within this function, who knows where: path[0] is the first return after that */
+	uint64_t point; /* and there one of its calls has been to setjmp, which returns again; 0: nobody knows one there */
 	uint64_t path[MAX_PATH]; /* behind a signal handler: what it has interrupted */
 	bool pads[MAX_PATH]; /* an exception landed there */
 	uint32_t n; /* of path */
@@ -77,6 +79,7 @@ static inline void way_add(struct way *w, uint64_t to, bool is_pad)
 static inline void way_close(struct way *w)
 {
 	w->in = NULL;
+	w->point = 0;
 	w->n = 0;
 }
 
@@ -206,6 +209,15 @@ static inline const struct callfunc *cs_function(struct callstack *cs, uint64_t 
 	return f;
 }
 
+/* Whether it has been to setjmp there, as far as that is known. */
+static inline bool cs_has_point(const struct frame *fr, uint64_t to)
+{
+	for (uint32_t i = 0; i < MAX_POINTS; i++)
+		if (fr->points[i] == to)
+			return true;
+	return false;
+}
+
 static inline bool cs_is_in(const struct frame *fr, const struct callfunc *f)
 {
 	return fr->f == f || fr->part == f;
@@ -298,7 +310,7 @@ void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t 
 void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go);
 /* Nothing runs: all frames end, and those around them. */
 void cs_stack_end(struct callstack *cs, uint64_t time);
-/* One goes on that waits at `to`; `in`: or within that function, at `to` now. */
+/* One goes on that waits at `to`; `in`: or within that function, at `to` now, where a call of it has been to setjmp, if any has. */
 void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in);
 /* The runtime has told which goes on, and it waits there. False: it has not, or that was not seen to stop there. */
 bool cs_stack_told(struct callstack *cs, uint64_t time, uint64_t to);
@@ -336,6 +348,8 @@ uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waitin
 uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
 /* Whether one of those that fit is in a frame then that is known; `handler`: of a signal handler. */
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler);
+/* Whether a call of `f` that waits, or has called who waits, has been to setjmp there. */
+bool waiting_has_point(struct callstack *cs, const struct callfunc *f, uint64_t to);
 /* Whether stacks of this process go on on other threads than those that have left them. */
 bool waiting_moves(const struct waiting *w);
 /* A process was forked, by a thread: its stacks are those of its parent, but for those of the parent's other threads. */

@@ -200,6 +200,8 @@ void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const str
 
 	cs->unordered = cs->ops.is_unordered && cs->ops.is_unordered(cs->arg);
 	cs->way = (struct way){.in = in, .path = {to}, .n = !in};
+	if (in && waiting_has_point(cs, in, to))
+		cs->way.point = to;
 	n = waiting_find(cs, &cs->way, &s);
 	depth = n == 1 ? waiting_depth(cs, s, &cs->way) : 0;
 	if (depth) {
@@ -328,7 +330,7 @@ static bool switch_within(struct callstack *cs, uint64_t time, uint64_t to, cons
 	const struct way way = {.in = f};
 	struct waiting_stack *s;
 
-	if (!f->known || waiting_find(cs, &way, &s) == 0)
+	if (!f->known || (!waiting_has_point(cs, f, to) && waiting_find(cs, &way, &s) == 0))
 		return false;
 	switch_to(cs, time, to, f);
 	return true;
@@ -340,8 +342,12 @@ static bool switch_into(struct callstack *cs, uint64_t time, uint64_t to)
 	bool first;
 
 	f = cs_function(cs, to, &first);
-	return !first && !cs_top(cs)->called && cs_top(cs)->f != f && !is_unwinding(cs, to, f) && !cs_stack_unwinds(cs, to) &&
-	       switch_within(cs, time, to, f);
+	if (first || cs_top(cs)->called || cs_top(cs)->f == f)
+		return false;
+	/* where others have been to setjmp, too, it may be any: this stack is one of them then */
+	if (!waiting_has_point(cs, f, to) && (is_unwinding(cs, to, f) || cs_stack_unwinds(cs, to)))
+		return false;
+	return switch_within(cs, time, to, f);
 }
 
 bool cs_try_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)

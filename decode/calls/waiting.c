@@ -120,7 +120,7 @@ bool waiting_is_contradicted(const struct waiting *w)
 
 static bool is_same_way(const struct way *a, const struct way *b)
 {
-	return a->in == b->in && a->n == b->n && memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0 &&
+	return a->in == b->in && a->point == b->point && a->n == b->n && memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0 &&
 	       memcmp(a->pads, b->pads, a->n * sizeof(*a->pads)) == 0;
 }
 
@@ -133,6 +133,7 @@ static bool is_same(const struct waiting_stack *a, const struct waiting_stack *b
 	for (uint32_t i = a->n; i > 0; i--)
 		if (a->frames[i - 1].f != b->frames[i - 1].f || a->frames[i - 1].back != b->frames[i - 1].back ||
 			a->frames[i - 1].first != b->frames[i - 1].first || a->frames[i - 1].resume != b->frames[i - 1].resume ||
+			a->frames[i - 1].more_points != b->frames[i - 1].more_points ||
 			memcmp(a->frames[i - 1].points, b->frames[i - 1].points, sizeof(a->frames->points)) != 0)
 			return false;
 	return !a->way || is_same_way(a->way, b->way);
@@ -228,15 +229,19 @@ struct question {
 	bool bottomless; /* what a stack began with may return: to what has set it up */
 };
 
-/* The frame that has returned to path[0], or does; -1: none of those. What it has called to switch may call another one, as siglongjmp does. */
-static int64_t first_of(const struct waiting_stack *s, const struct way *way)
+/*
+ * Whether it may be this frame that has returned to path[0], or does. What it has called to switch may call another one, as siglongjmp does; what
+ * comes back to where a call has been to setjmp leaves any number of calls within that.
+ */
+static bool is_first(const struct waiting_stack *s, const struct way *way, uint32_t i)
 {
+	const struct frame *fr = &s->frames[i];
+
 	if (!way->in)
-		return (int64_t)s->n - 1;
-	for (uint32_t i = s->n; i > 0 && i + SWITCH_DEPTH > s->n; i--)
-		if (s->frames[i - 1].f == way->in)
-			return (int64_t)i - 1;
-	return -1;
+		return i + 1 == s->n;
+	if (way->point)
+		return fr->f == way->in && (fr->more_points || cs_has_point(fr, way->point));
+	return fr->f == way->in && (fr->more_points || i + SWITCH_DEPTH >= s->n);
 }
 
 /* The frame, so far out or further, that is in the call which lands there; -1: none. */
@@ -255,15 +260,12 @@ static bool returns_to(const struct frame *fr, uint64_t to)
 }
 
 /*
- * Whether it waits there, and its calls return to the others. Of what is around those that are known nothing is known. *ret_at: the
+ * Whether it goes on in that frame, and its calls return to the others. Of what is around those that are known nothing is known. *ret_at: the
  * innermost frame that has not returned; -1: one around those that are known.
  */
-static bool fits(const struct question *q, const struct waiting_stack *s, int64_t *ret_at)
+static bool fits_from(const struct question *q, const struct waiting_stack *s, int64_t at, int64_t *ret_at)
 {
-	int64_t at = first_of(s, q->way);
-	const bool waits = at >= 0;
-
-	for (uint32_t j = 0; j < q->way->n && waits; j++) {
+	for (uint32_t j = 0; j < q->way->n; j++) {
 		const uint64_t to = q->way->path[j];
 		const int64_t pad = q->way->pads[j] ? lander(q->cs, s, at, to) : -1;
 
@@ -277,7 +279,22 @@ static bool fits(const struct question *q, const struct waiting_stack *s, int64_
 		at = q->way->pads[j] ? pad : at - 1;
 	}
 	*ret_at = at;
-	return waits;
+	return true;
+}
+
+/* In how many of its frames it may have gone on; *ret_at: of the innermost of these. */
+static uint32_t fits(const struct question *q, const struct waiting_stack *s, int64_t *ret_at)
+{
+	uint32_t n = 0;
+	int64_t at;
+
+	for (uint32_t i = s->n; i > 0 && (q->way->in || i == s->n); i--) {
+		if (!is_first(s, q->way, i - 1) || !fits_from(q, s, (int64_t)i - 1, &at))
+			continue;
+		if (n++ == 0)
+			*ret_at = at;
+	}
+	return n;
 }
 
 static bool is_free(const struct question *q, const struct waiting_stack *s)
@@ -289,6 +306,17 @@ static bool is_free(const struct question *q, const struct waiting_stack *s)
 	return q->anywhere || q->cs->waiting->moves || !s->left_by || s->left_by == q->cs;
 }
 
+bool waiting_has_point(struct callstack *cs, const struct callfunc *f, uint64_t to)
+{
+	const struct question q = {.cs = cs, .anywhere = true};
+
+	for (const struct waiting_stack *s = cs->waiting->oldest; s; s = s->younger)
+		for (uint32_t i = is_free(&q, s) ? s->n : 0; i > 0; i--)
+			if (s->frames[i - 1].f == f && cs_has_point(&s->frames[i - 1], to))
+				return true;
+	return false;
+}
+
 static uint32_t find(const struct question *q, struct waiting_stack **ret)
 {
 	struct waiting *w = q->cs->waiting;
@@ -297,10 +325,12 @@ static uint32_t find(const struct question *q, struct waiting_stack **ret)
 	uint32_t n = 0;
 
 	for (; s; s = q->way->in ? s->younger : s->next_here) {
-		if (!is_free(q, s) || !fits(q, s, &at))
+		const uint32_t k = is_free(q, s) ? fits(q, s, &at) : 0;
+
+		if (k == 0)
 			continue;
 		*ret = s;
-		n++;
+		n += k;
 	}
 	return n;
 }
@@ -324,7 +354,7 @@ uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, cons
 	const struct question q = {.cs = cs, .way = way, .bottomless = true};
 	int64_t at;
 
-	return fits(&q, s, &at) && at >= 0 ? (uint32_t)at + 1 : 0;
+	return fits(&q, s, &at) == 1 && at >= 0 ? (uint32_t)at + 1 : 0;
 }
 
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler)
@@ -333,7 +363,7 @@ bool waiting_has(struct callstack *cs, const struct way *way, bool handler)
 	int64_t at;
 
 	for (const struct waiting_stack *s = cs->waiting->oldest; s; s = s->younger)
-		if (is_free(&q, s) && fits(&q, s, &at) && at >= 0 && (!handler || s->frames[at].is_signal))
+		if (is_free(&q, s) && fits(&q, s, &at) > 0 && at >= 0 && (!handler || s->frames[at].is_signal))
 			return true;
 	return false;
 }

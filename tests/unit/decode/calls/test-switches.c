@@ -295,6 +295,61 @@ static void setjmp_of_another_stack(void **state)
 	scene_end(&s, "?A(F(j()F(w())))\"C(E(F(j()w())))?A(+F(+F(X())B()))");
 }
 
+/* A longjmp from another stack, to a place further out in a function that is called again there: only the outer call has been to setjmp. */
+static void setjmp_from_another_stack(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int both = 0; both < 2; both++) {
+		scene_begin(&s);
+		call(&s, 'A', 0x10, 'w');
+		callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+		call(&s, 'C', 0x10, 'F');
+		call(&s, 'F', 0x10, 'j');
+		ret(&s, 'j', 'F', 0x10);
+		call(&s, 'F', 0x20, 'F');
+		if (both) {
+			call(&s, 'F', 0x10, 'j');
+			ret(&s, 'j', 'F', 0x10);
+		}
+		call(&s, 'F', 0x30, 'w');
+		ret(&s, 'w', 'A', 0x10);
+		call(&s, 'A', 0x20, 'w');
+		jump(&s, 'w', 'F', 0x14);
+		call(&s, 'F', 0x40, 'B');
+		ret(&s, 'B', 'F', 0x40);
+		ret(&s, 'F', both ? 'F' : 'C', both ? 0x20 : 0x10);
+		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+		/* where both have, the return shows which it was */
+		scene_end(&s, both ? "?A(w())\"C(F(j()F(j()w())))?A(w())?F(B())^+C(^+F())" :
+				     "?A(w())\"C(F(j()F(w())))?A(w())+C(+F(B()))");
+	}
+}
+
+/* More places of setjmp than are kept: it may be any call of that function. */
+static void setjmp_in_many_places(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'w');
+	callstack_return(s.cs, ++s.clock, AT('w', 8), AT('C', 0));
+	call(&s, 'C', 0x10, 'F');
+	for (unsigned i = 0; i < 3; i++) {
+		call(&s, 'F', 0x10 + 0x10 * i, 'j');
+		ret(&s, 'j', 'F', 0x10 + 0x10 * i);
+	}
+	call(&s, 'F', 0x50, 'F');
+	call(&s, 'F', 0x60, 'w');
+	ret(&s, 'w', 'A', 0x10);
+	call(&s, 'A', 0x20, 'w');
+	jump(&s, 'w', 'F', 0x14);
+	ret(&s, 'F', 'C', 0x10);
+	scene_end(&s, "?A(w())\"C(F(j()j()j()F(w())))?A(w())?F()^+C()");
+}
+
 /* What a call has called makes it another stack, for the rest of it, and calls it back: it is one call. */
 static void stack_in_pieces(void **state)
 {
@@ -330,6 +385,8 @@ int main(void)
 		cmocka_unit_test(coroutines_in_handlers),
 		cmocka_unit_test(coroutines_unwound),
 		cmocka_unit_test(setjmp_of_another_stack),
+		cmocka_unit_test(setjmp_from_another_stack),
+		cmocka_unit_test(setjmp_in_many_places),
 		cmocka_unit_test(stack_in_pieces),
 	};
 
