@@ -346,6 +346,8 @@ struct waiting_stack *waiting_of_goroutine(struct waiting *w, struct callstack_r
 uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret);
 /* So many of its frames, the outermost, have not returned on that way; 0: or others, around them. */
 uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
+/* So many of its frames, the outermost, were there when it went on in the one that fits. */
+uint32_t waiting_known(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
 /* Whether one of those that fit is in a frame then that is known; `handler`: of a signal handler. */
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler);
 /* Whether a call of `f` that waits, or has called who waits, has been to setjmp there. */

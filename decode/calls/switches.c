@@ -226,31 +226,63 @@ static bool lose_way(struct callstack *cs)
 	return false;
 }
 
+/*
+ * All of its frames that are known have returned, and it is one of several itself, of which it was not known which: the way on is that of those.
+ * False: it cannot be put together.
+ */
+static bool go_on_around(struct callstack *cs, struct waiting_stack *s)
+{
+	const uint32_t known = waiting_known(cs, s, &cs->way);
+	struct way way;
+
+	if (!s->way || known == 0 || cs->way.n < known || s->way->n + (cs->way.n - known + 1) > MAX_PATH)
+		return false;
+	way = *s->way;
+	for (uint32_t i = 0; i < cs->way.n; i++) {
+		if (cs->way.pads[i])
+			return false;
+		/* the outermost has returned to where nobody knew */
+		if (i + 1 >= known)
+			way_add(&way, cs->way.path[i], false);
+	}
+	cs->way = way;
+	waiting_take(cs->waiting, s, cs);
+	return true;
+}
+
 bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	struct waiting_stack *s = NULL;
 	uint32_t n, depth;
+	bool doubted = false;
 
 	if (!cs->waiting || !way_is_open(&cs->way))
 		return false;
 	if (cs->n > 1 || cs->way.n == MAX_PATH)
 		return lose_way(cs);
 	way_add(&cs->way, to, false);
-	n = waiting_find(cs, &cs->way, &s);
-	if (n == 0)
-		return lose_way(cs);
-	if (n > 1)
-		return false;
-	depth = waiting_depth(cs, s, &cs->way);
-	if (depth == 0) {
+	for (;;) {
+		n = waiting_find(cs, &cs->way, &s);
+		if (n == 0)
+			return lose_way(cs);
+		if (n > 1)
+			return false;
+		depth = waiting_depth(cs, s, &cs->way);
+		if (depth)
+			break;
+		doubted |= s->doubted;
+		cs->doubted = doubted;
+		if (go_on_around(cs, s))
+			continue;
 		/* all of its frames that are known have returned */
-		cs->doubted = s->doubted || s->way;
+		cs->doubted |= s->way != NULL;
 		if (s->way)
 			waiting_miss(cs->waiting);
 		waiting_take(cs->waiting, s, cs);
 		way_close(&cs->way);
 		return false;
 	}
+	s->doubted |= doubted;
 	cs_pop(cs, time, 1);
 	adopt(cs, time, s, depth, true);
 	return true;

@@ -272,7 +272,7 @@ static bool fits_from(const struct question *q, const struct waiting_stack *s, i
 		*ret_at = -1;
 		if (q->way->pads[j] && pad < 0)
 			return !s->frames[0].first && !s->frames[0].begins;
-		if (!q->way->pads[j] && at <= 0 && s->n > 1)
+		if (!q->way->pads[j] && (at < 0 || (at == 0 && s->n > 1)))
 			return !s->frames[0].first || (at == 0 && (q->bottomless || cs_function(q->cs, to, NULL)->go == CALLFUNC_GO_BOTTOM));
 		if (!q->way->pads[j] && !returns_to(&s->frames[at], to))
 			return false;
@@ -355,6 +355,17 @@ uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, cons
 	int64_t at;
 
 	return fits(&q, s, &at) == 1 && at >= 0 ? (uint32_t)at + 1 : 0;
+}
+
+uint32_t waiting_known(struct callstack *cs, const struct waiting_stack *s, const struct way *way)
+{
+	const struct question q = {.cs = cs, .way = way, .bottomless = true};
+	uint32_t i = s->n;
+	int64_t at;
+
+	while (i > 0 && !(is_first(s, way, i - 1) && fits_from(&q, s, (int64_t)i - 1, &at)))
+		i--;
+	return i;
 }
 
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler)

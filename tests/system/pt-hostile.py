@@ -17,6 +17,7 @@ PROGRAMS = {
     "jumpsout": ("jumpsout.c", 0.5),
     "ways": ("ways.c", 0.6),
     "crossjumps": ("crossjumps.c", 0.7),
+    "tails": ("tails.c", 0.8, "-O2", "-foptimize-sibling-calls"),
     "opcodes": ("opcodes.c", 0, "-O2", "-foptimize-sibling-calls"),
     "matches": ("matches.c", 0, "-Wl,--no-as-needed", "-lpcre2-8"),
     "traces": ("traces.c", 0.5, "-I/usr/include/luajit-2.1", "-Wl,--no-as-needed", "-lluajit-5.1"),

@@ -350,6 +350,37 @@ static void setjmp_in_many_places(void **state)
 	scene_end(&s, "?A(w())\"C(F(j()j()j()F(w())))?A(w())?F()^+C()");
 }
 
+/* A new stack from A, which waits in what it has called. */
+static void waits_in_call(struct scene *s, char first)
+{
+	call(s, 'A', 0x10, 'w');
+	callstack_return(s->cs, ++s->clock, AT('w', 8), AT(first, 0));
+	call(s, first, 0x10, 'G');
+	call(s, 'G', 0x10, 'w');
+	ret(s, 'w', 'A', 0x10);
+}
+
+/* One of several goes on, and is left before it is known which it is; what it has called then returns, and all that is around. */
+static void one_of_several(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	waits_in_call(&s, 'C');
+	waits_in_call(&s, 'D');
+	call(&s, 'A', 0x20, 'w');
+	ret(&s, 'w', 'G', 0x10);
+	call(&s, 'G', 0x20, 'w');
+	ret(&s, 'w', 'A', 0x20);
+	call(&s, 'A', 0x30, 'w');
+	ret(&s, 'w', 'G', 0x20);
+	ret(&s, 'G', 'D', 0x10);
+	call(&s, 'D', 0x20, 'B');
+	assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+	scene_end(&s, "?A(w())\"C(G(w()))?A(w())\"D(G(w()))?A(w())?G(w())?A(w())?G()^+D(B())");
+}
+
 /* What a call has called makes it another stack, for the rest of it, and calls it back: it is one call. */
 static void stack_in_pieces(void **state)
 {
@@ -387,6 +418,7 @@ int main(void)
 		cmocka_unit_test(setjmp_of_another_stack),
 		cmocka_unit_test(setjmp_from_another_stack),
 		cmocka_unit_test(setjmp_in_many_places),
+		cmocka_unit_test(one_of_several),
 		cmocka_unit_test(stack_in_pieces),
 	};
 
