@@ -225,7 +225,6 @@ struct waiting_stack *waiting_of_goroutine(struct waiting *w, struct callstack_r
 struct question {
 	struct callstack *cs;
 	const struct way *way;
-	bool anywhere; /* another thread may have left it */
 	bool bottomless; /* what a stack began with may return: to what has set it up */
 };
 
@@ -301,14 +300,13 @@ static bool is_free(const struct question *q, const struct waiting_stack *s)
 {
 	if (s->owner && s->owner != q->cs)
 		return false;
-	if (s->run.goroutine && q->cs->run.goroutine)
-		return false; /* it would have been found by its number */
-	return q->anywhere || q->cs->waiting->moves || !s->left_by || s->left_by == q->cs;
+	/* else it would have been found by its number */
+	return !s->run.goroutine || !q->cs->run.goroutine;
 }
 
 bool waiting_has_point(struct callstack *cs, const struct callfunc *f, uint64_t to)
 {
-	const struct question q = {.cs = cs, .anywhere = true};
+	const struct question q = {.cs = cs};
 
 	for (const struct waiting_stack *s = cs->waiting->oldest; s; s = s->younger)
 		for (uint32_t i = is_free(&q, s) ? s->n : 0; i > 0; i--)
@@ -338,12 +336,10 @@ static uint32_t find(const struct question *q, struct waiting_stack **ret)
 uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret)
 {
 	struct question q = {.cs = cs, .way = way};
-	uint32_t n = 0;
+	uint32_t n = find(&q, ret);
 
-	/* those of its own thread first: most never leave it */
-	for (int i = 0; i < 4 && n == 0; i++) {
-		q.anywhere = i & 1;
-		q.bottomless = i & 2;
+	if (n == 0) {
+		q.bottomless = true;
 		n = find(&q, ret);
 	}
 	return n;
@@ -370,7 +366,7 @@ uint32_t waiting_known(struct callstack *cs, const struct waiting_stack *s, cons
 
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler)
 {
-	const struct question q = {.cs = cs, .way = way, .anywhere = true};
+	const struct question q = {.cs = cs, .way = way};
 	int64_t at;
 
 	for (const struct waiting_stack *s = cs->waiting->oldest; s; s = s->younger)

@@ -360,6 +360,26 @@ static void waits_in_call(struct scene *s, char first)
 	ret(s, 'w', 'A', 0x10);
 }
 
+/* Each of two threads has left one there: either may go on on either of them, the first time as well. */
+static void coroutines_of_two_threads(void **state)
+{
+	struct scene a, b;
+
+	(void)state;
+	scene_begin(&a);
+	scene_begin(&b);
+	callstack_set_waiting(b.cs, a.waiting);
+	waits_in_call(&a, 'C');
+	waits_in_call(&b, 'D');
+	call(&b, 'A', 0x20, 'w');
+	ret(&b, 'w', 'G', 0x10);
+	ret(&b, 'G', 'C', 0x10);
+	call(&b, 'C', 0x20, 'B');
+	assert_int_equal(callstack_stats(b.cs)->doubted, 0);
+	scene_end(&b, "?A(w())\"D(G(w()))?A(w())?G()^+C(B())");
+	scene_end(&a, "?A(w())\"C(G(w()))?A()");
+}
+
 /* One of several goes on, and is left before it is known which it is; what it has called then returns, and all that is around. */
 static void one_of_several(void **state)
 {
@@ -418,6 +438,7 @@ int main(void)
 		cmocka_unit_test(setjmp_of_another_stack),
 		cmocka_unit_test(setjmp_from_another_stack),
 		cmocka_unit_test(setjmp_in_many_places),
+		cmocka_unit_test(coroutines_of_two_threads),
 		cmocka_unit_test(one_of_several),
 		cmocka_unit_test(stack_in_pieces),
 	};
