@@ -318,11 +318,15 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	if (cs_switch(cs, time, from, to))
 		return;
 	if (cs_top(cs)->back == to) {
+		const uint64_t plain = cs_top(cs)->loaded ? 0 : cs_return_bit(to);
+
 		if (cs->believed == cs->n)
 			cs->believed = 0;
 		cs_pop(cs, time, 1);
 		if (cs->n == 0)
 			cs_caller(cs, time, to);
+		else
+			cs_top(cs)->returned |= plain;
 		return;
 	}
 	if (to_outer(cs, time, to) || cs_return_to_outer(cs, time, to) || cs_unpark(cs, time, to))

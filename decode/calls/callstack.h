@@ -42,6 +42,8 @@
  *          to where one waits: it goes on. Where several that differ do, its callers are not known until returns have shown which it
  *          is; if it is left before, it waits as one of several
  *          into a function in which some wait, by what it has called to switch, or of which a call has been to setjmp there: likewise
+ *          to where it returns to on this stack, and a call further out has gone on from there, with what is on top of it now: these are two stacks
+ *          that are copied, and it may be either
  *          to a function's first instruction: a new stack begins; to anywhere else: one that nobody has seen
  * gap      all frames end where the gap begins; they stay as a hypothesis until a return
  *          proves them or none of them is left. Found in the function that was on top, or where one of them was to return to: they are

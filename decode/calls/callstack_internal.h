@@ -19,6 +19,8 @@
 #define MAX_BEFORE 1024u
 /* What switches stacks has so many frames, with its caller. */
 #define SWITCH_DEPTH 4u
+/* So far out a call is looked for on top of which a stack of its own has begun: some do that at each switch. */
+#define MAX_SPLIT_DEPTH 1024u
 /* A stack that is one of several: so many returns are kept that show which. */
 #define MAX_PATH 64u
 
@@ -45,6 +47,7 @@ struct frame {
 	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
 	bool more_points; /* than are kept */
 	uint64_t points[MAX_POINTS]; /* where its calls of setjmp return to; 0: none */
+	uint64_t returned; /* bits of where calls have returned to that did not load the stack pointer, see cs_return_bit() */
 	uint64_t site;
 	struct call call; /* the last member: the user's, from begin() to end(), and nothing before */
 };
@@ -207,6 +210,12 @@ static inline const struct callfunc *cs_function(struct callstack *cs, uint64_t 
 	if (ret_first)
 		*ret_first = first && f->known;
 	return f;
+}
+
+/* One of 64, by a hash of the address. */
+static inline uint64_t cs_return_bit(uint64_t to)
+{
+	return 1ull << ((to * 0x9e3779b97f4a7c15ull) >> 58);
 }
 
 /* Whether it has been to setjmp there, as far as that is known. */

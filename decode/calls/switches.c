@@ -382,6 +382,63 @@ static bool switch_into(struct callstack *cs, uint64_t time, uint64_t to)
 	return switch_within(cs, time, to, f);
 }
 
+/*
+ * Outside of that frame, a call of `f` to which what switches has returned at `to` before, and which has called something else then: a stack of its
+ * own, perhaps, that has begun on top of it and is copied away now (as greenlet does). So many frames are in that call; 0: there is none.
+ */
+static uint32_t went_on(struct callstack *cs, uint32_t i, uint64_t to, const struct callfunc *f)
+{
+	const uint32_t last = i > MAX_SPLIT_DEPTH ? i - MAX_SPLIT_DEPTH : 1;
+
+	while (i-- > last) {
+		const struct frame *fr = &cs->frames[i - 1];
+
+		if (fr->f == f && cs->frames[i].back != to && (fr->returned & cs_return_bit(to)))
+			return i;
+	}
+	return 0;
+}
+
+/* So many frames, the outermost, are left to go on by themselves: the others are a stack of their own, and wait where `last` returns to. */
+static bool split_off(struct callstack *cs, uint64_t time, uint32_t keep, const struct frame *last)
+{
+	const uint32_t n = cs->n - keep;
+	struct waiting_stack s = {.count = 1, .left_by = cs, .doubted = true, .n = n, .frames = malloc(n * sizeof(*cs->frames))};
+	struct frame fr = *last;
+
+	if (!s.frames) {
+		waiting_miss(cs->waiting);
+		cs->stats.given_up++;
+		return false;
+	}
+	memcpy(s.frames, cs->frames + keep, n * sizeof(*s.frames));
+	s.frames[0].first = true;
+	for (uint32_t i = 0; i < n; i++)
+		s.frames[i].loaded = s.frames[i].called = false;
+	if (n > 1)
+		s.frames[0].back = 0;
+	if (!waiting_put(cs->waiting, &s))
+		cs->stats.given_up++;
+	cs_pop(cs, time, n);
+	fr.pending = true;
+	cs_push(cs, time, &fr, CALLSTACK_CALL);
+	return true;
+}
+
+/* What runs may be several stacks, the one on top of the other: whichever of them goes on at `to`, that is in doubt. */
+static void split(struct callstack *cs, uint64_t time, uint64_t to)
+{
+	const struct callfunc *f = cs_function(cs, to, NULL);
+	const struct frame last = *cs_top(cs);
+	uint32_t keep;
+
+	while (cs->n > 2 && (keep = went_on(cs, cs->n - 1, to, f)) > 0) {
+		if (!split_off(cs, time, keep, &last))
+			return;
+		cs->doubted = true;
+	}
+}
+
 bool cs_try_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)
 {
 	return ip < KERNEL_HALF && switch_within(cs, time, ip, cs_top(cs)->f);
@@ -395,6 +452,8 @@ bool cs_try_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t 
 
 	if (from >= KERNEL_HALF)
 		return false;
+	if (cs_top(cs)->back == to)
+		split(cs, time, to);
 	n = waiting_find(cs, &way, &s);
 	if (n == 0 && cs_top(cs)->back != to)
 		return switch_into(cs, time, to);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 600
-"""Programs that do to their stacks what breaks a tree of calls: signal handlers that leave their stack for coroutines and by siglongjmp, longjmp to places further out on other stacks, children of vfork, trampolines by hand, __builtin_eh_return, exceptions through coroutines, longjmp within them and inline, stacks in pieces, functions in parts
+"""Programs that do to their stacks what breaks a tree of calls: signal handlers that leave their stack for coroutines and by siglongjmp, longjmp to places further out on other stacks, stacks that are copied, children of vfork, trampolines by hand, __builtin_eh_return, exceptions through coroutines, longjmp within them and inline, stacks in pieces, functions in parts
 that have no names, functions that go on by a jump to themselves, coroutines by each way to another stack, and the generated code of PCRE2 and LuaJIT. By the programs' own logs: no
 entry is under other callers without a mark."""
 from lib.ptstacks import *
@@ -18,6 +18,8 @@ PROGRAMS = {
     "ways": ("ways.c", 0.6),
     "crossjumps": ("crossjumps.c", 0.7),
     "tails": ("tails.c", 0.8, "-O2", "-foptimize-sibling-calls"),
+    # which stack it is that goes on, nothing says
+    "copies": ("copies.c", 1),
     "opcodes": ("opcodes.c", 0, "-O2", "-foptimize-sibling-calls"),
     "matches": ("matches.c", 0, "-Wl,--no-as-needed", "-lpcre2-8"),
     "traces": ("traces.c", 0.5, "-I/usr/include/luajit-2.1", "-Wl,--no-as-needed", "-lluajit-5.1"),

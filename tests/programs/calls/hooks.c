@@ -16,7 +16,8 @@
 struct line {
 	uint64_t function, frame;
 	int32_t tid;
-	int32_t what; /* 'e', 'x'; 'a': from `function` to `frame` is a stack of its own; 'f': the thread `frame` was running here */
+	int32_t what; /* 'e', 'x'; 'a': from `function` to `frame` is a stack of its own; 'f': the thread `frame` was running here;
+			* 'c': what is on the stack is that of `frame` now, and was that of `function`; 'b': it will be, and goes on */
 };
 
 static struct line lines[1 << 17];
@@ -63,6 +64,13 @@ QUIET void calls_other_thread(void)
 
 	own_tid = 0;
 	put(NULL, (void *)(uintptr_t)before, 'f');
+}
+
+/* Stacks that are copied out and in at the same addresses: from now on it is the other one's, or a new one's that begins on top of it. */
+void calls_copied(int from, int to, int begins) QUIET;
+QUIET void calls_copied(int from, int to, int begins)
+{
+	put((void *)(uintptr_t)from, (void *)(uintptr_t)to, begins ? 'b' : 'c');
 }
 
 static __attribute__((destructor)) QUIET void dump(void)

@@ -11,11 +11,18 @@ class Truth:
     def __init__(self):
         self.areas = []  # that programs have said are stacks; else it is the thread's own
         self.stacks = {}
+        self.copies = {}  # by thread and number: of stacks that are copied
         self.entries = {}  # by thread: (function, its callers and itself)
 
     def fork(self, parent, child):
         """A child of vfork runs first, or its parent again."""
         self.stacks.setdefault(f"thread {child}", list(self.stacks[f"thread {parent}"]))
+
+    def copied(self, tid, from_, to, begins):
+        stack = self.stacks.setdefault(f"thread {tid}", [])
+        self.copies[tid, from_] = list(stack)
+        if not begins:
+            stack[:] = self.copies.pop((tid, to))
 
     def line(self, what, function, frame, tid):
         area = next((i for i, (low, high) in enumerate(self.areas) if low <= frame < high), f"thread {tid}")
@@ -49,7 +56,7 @@ def symbols(program):
 
 def loaded(names, path):
     """The symbols of a program where the one that has made this log was loaded."""
-    functions = {line[0] for line in struct.iter_unpack("<QQii", path.read_bytes()) if chr(line[3]) not in "af"}
+    functions = {line[0] for line in struct.iter_unpack("<QQii", path.read_bytes()) if chr(line[3]) not in "abcf"}
     one = min(functions)
     for base in {one - address for address in names if one >= address and (one - address) % 4096 == 0}:
         if all(f - base in names for f in functions):
@@ -71,6 +78,9 @@ def truth(path, names):
             continue
         if chr(what) == "f":
             t.fork(frame, tid)
+            continue
+        if chr(what) in "bc":
+            t.copied(tid, function, frame, chr(what) == "b")
             continue
         functions.add(names[function])
         t.line(chr(what), names[function], frame, tid)

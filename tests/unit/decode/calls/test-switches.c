@@ -350,6 +350,31 @@ static void setjmp_in_many_places(void **state)
 	scene_end(&s, "?A(w())\"C(F(j()j()j()F(w())))?A(w())?F()^+C()");
 }
 
+/* What is begun on top of who begins it, and copied away from under it: both wait for the same return then. */
+static void stacks_that_are_copied(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'X');
+	call(&s, 'X', 0x10, 'w');
+	ret(&s, 'w', 'X', 0x10);
+	call(&s, 'X', 0x20, 'C');
+	call(&s, 'C', 0x10, 'X');
+	call(&s, 'X', 0x10, 'w');
+	ret(&s, 'w', 'X', 0x10);
+	ret(&s, 'X', 'A', 0x10);
+	call(&s, 'A', 0x30, 'X');
+	call(&s, 'X', 0x10, 'w');
+	ret(&s, 'w', 'X', 0x10);
+	ret(&s, 'X', 'C', 0x10);
+	call(&s, 'C', 0x30, 'B');
+	assert_int_equal(callstack_stats(s.cs)->unexplained, 0);
+	assert_int_equal(callstack_stats(s.cs)->doubted, 2);
+	scene_end(&s, "?A(X(w()C(X(w()))))?X()^?A(X(w()))?X()^*C(B())");
+}
+
 /* A new stack from A, which waits in what it has called. */
 static void waits_in_call(struct scene *s, char first)
 {
@@ -438,6 +463,7 @@ int main(void)
 		cmocka_unit_test(setjmp_of_another_stack),
 		cmocka_unit_test(setjmp_from_another_stack),
 		cmocka_unit_test(setjmp_in_many_places),
+		cmocka_unit_test(stacks_that_are_copied),
 		cmocka_unit_test(coroutines_of_two_threads),
 		cmocka_unit_test(one_of_several),
 		cmocka_unit_test(stack_in_pieces),
