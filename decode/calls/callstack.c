@@ -481,12 +481,53 @@ void callstack_stop(struct callstack *cs, uint64_t time, uint64_t ip, uint64_t b
 	cs->stop_back = back;
 }
 
+/* A handler may have gone on with another stack: all is in doubt, now and whenever one ends. */
+static void exchange(struct callstack *cs, uint64_t time)
+{
+	waiting_exchange(cs->waiting);
+	if (cs->n)
+		cs_doubt(cs, time, 0);
+}
+
+static bool is_interrupted_at(const struct frame *fr, uint64_t ip)
+{
+	return fr->is_signal && (fr->resume == ip || fr->back == ip);
+}
+
+/* So many frames are left, where a handler, the next one, has interrupted them. `asked`: the one on top has asked to be ended. */
+static void end_handler(struct callstack *cs, uint64_t time, uint32_t keep, bool asked)
+{
+	bool other = false;
+
+	/* it has not interrupted that, nor one that has been told to end in the same moment */
+	if (asked && cs->waiting)
+		for (uint32_t i = cs->n; i - 1 > keep; i--)
+			other |= !cs->frames[i - 1].in_place;
+	cs_pop(cs, time, cs->n - keep);
+	if (asked && cs->waiting && (other || waiting_exchanges(cs->waiting)))
+		exchange(cs, time);
+}
+
+static void begin_handler(struct callstack *cs, uint64_t time, const struct frame *fr)
+{
+	enum callstack_why why = CALLSTACK_SIGNAL;
+
+	cs->stats.signals++;
+	if (cs->waiting && fr->in_place && (waiting_exchanges(cs->waiting) || !waiting_has_handler(cs->waiting, fr->f))) {
+		cs->stats.doubted++;
+		why = CALLSTACK_SIGNAL_DOUBTED;
+	} else if (cs->waiting && !fr->in_place) {
+		waiting_add_handler(cs->waiting, fr->f);
+	}
+	cs_push(cs, time, fr, why);
+}
+
 void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 {
 	const bool was_stopped = cs->stopped;
 	const struct callfunc *f;
+	bool first, asks, asked;
 	struct frame fr;
-	bool first;
 
 	cs->stopped = false;
 	if (cs->in_gap) {
@@ -503,19 +544,19 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		return;
 	}
 	/* a handler that was interrupted where it asks to be ended, by another one that has asked there: that one ends */
-	if (was_stopped && cs->stop_back && cs_top(cs)->is_signal && cs_top(cs)->resume == ip) {
-		cs_pop(cs, time, 1);
+	asks = was_stopped && cs->stop_back && cs_top(cs)->is_signal;
+	asked = asks && cs_top(cs)->tail; /* where it has returned to */
+	if (asks && cs_top(cs)->resume == ip) {
+		end_handler(cs, time, cs->n - 1, asked);
 		return;
 	}
 	if (was_stopped && (ip == cs->stop_ip || ip == cs->stop_back))
 		return;
 	/* back from a handler: the innermost that interrupted this place, or its system call */
 	for (uint32_t i = cs->n; i > 0; i--) {
-		const struct frame *s = &cs->frames[i - 1];
-
-		if (!s->is_signal || (s->resume != ip && s->back != ip))
+		if (!is_interrupted_at(&cs->frames[i - 1], ip))
 			continue;
-		cs_pop(cs, time, cs->n - (i - 1));
+		end_handler(cs, time, i - 1, asked);
 		return;
 	}
 	if (was_stopped && cs_top(cs)->handled) {
@@ -530,9 +571,13 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		return;
 	if (was_stopped && first) {
 		/* `back`: an interrupted system call goes on after its instruction, or is made again. */
-		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true};
-		cs->stats.signals++;
-		cs_push(cs, time, &fr, CALLSTACK_SIGNAL);
+		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true, .in_place = asked};
+		begin_handler(cs, time, &fr);
+		return;
+	}
+	if (asked && cs->waiting && (waiting_was_used(cs->waiting) || waiting_exchanges(cs->waiting))) {
+		waiting_exchange(cs->waiting);
+		cs_switch_unknown(cs, time, ip);
 		return;
 	}
 	/* elsewhere: as if it had jumped */

@@ -61,7 +61,10 @@
  * seen     a stack that was found otherwise, of a thread that is where that says: the calls must be its innermost part. The rest is
  *          around them, and is drawn when they have ended. Where it is not what they return to, it is forgotten
  * resume   where it stopped, or after the system call: nothing
- *          at a function's first instruction: a signal handler, until the interrupted place goes on
+ *          at a function's first instruction: a signal handler, until the interrupted place goes on. Where one has just asked to be ended, and
+ *          the function has been none elsewhere: or a stack that it has gone on with
+ *          a handler ends elsewhere than where it has interrupted, or another one in the same way: it may have exchanged the registers, for those
+ *          of another stack. From then on each that ends may have, and all is in doubt
  */
 #pragma once
 
@@ -124,7 +127,7 @@ enum callstack_why { /* a frame begins or ends */
 	CALLSTACK_SEEN,	   /* was there before: a stack says so */
 	CALLSTACK_NEW_STACK, /* the first on a stack of its own */
 	CALLSTACK_SEEN_CUT, /* likewise, and is not the outermost: the stack's rest is not known */
-
+	CALLSTACK_SIGNAL_DOUBTED, /* a signal handler, or a stack that the handler before it has gone on with */
 };
 
 /* What the straight code in front of a return or an indirect jump did to the stack, and what is on top of it. */

@@ -44,6 +44,7 @@ struct frame {
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
 	bool handled;	 /* it was a signal handler, of which it is not known what it has interrupted */
+	bool in_place;	 /* a signal handler that began where another one had asked to be ended: a stack of its own, perhaps */
 	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
 	bool more_points; /* than are kept */
 	uint64_t points[MAX_POINTS]; /* where its calls of setjmp return to; 0: none */
@@ -359,6 +360,14 @@ uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, cons
 uint32_t waiting_known(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
 /* Whether one of those that fit is in a frame then that is known; `handler`: of a signal handler. */
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler);
+/* Functions that are signal handlers for certain. Too many of them are none. */
+void waiting_add_handler(struct waiting *w, const struct callfunc *f);
+bool waiting_has_handler(const struct waiting *w, const struct callfunc *f);
+/* A signal handler has gone on with another stack than the one it had interrupted, or may have. */
+void waiting_exchange(struct waiting *w);
+bool waiting_exchanges(const struct waiting *w);
+/* Whether any stack has ever waited. */
+bool waiting_was_used(const struct waiting *w);
 /* Whether a call of `f` that waits, or has called who waits, has been to setjmp there. */
 bool waiting_has_point(struct callstack *cs, const struct callfunc *f, uint64_t to);
 /* Whether stacks of this process go on on other threads than those that have left them. */

@@ -10,6 +10,7 @@
 #include "decode/calls/callstack_internal.h"
 
 #define N_PLACES 1024u
+#define MAX_HANDLERS 64u
 
 struct waiting {
 	struct budget *budget; /* borrowed */
@@ -20,6 +21,10 @@ struct waiting {
 	size_t bytes;
 	bool complete; /* those that wait are all here */
 	bool contradicted; /* what the runtime has told was not what the calls showed */
+	bool exchanges; /* signal handlers go on with other stacks than those that they have interrupted */
+	bool used;
+	const struct callfunc *handlers[MAX_HANDLERS];
+	uint32_t n_handlers;
 	bool moves;    /* some have gone on on another thread than the one that left them */
 };
 
@@ -88,6 +93,8 @@ void waiting_begin(struct waiting *w)
 	w->complete = true;
 	w->contradicted = false;
 	w->moves = false;
+	w->exchanges = w->used = false;
+	w->n_handlers = 0;
 }
 
 void waiting_miss(struct waiting *w)
@@ -114,6 +121,36 @@ bool waiting_is_complete(const struct waiting *w)
 bool waiting_is_contradicted(const struct waiting *w)
 {
 	return w->contradicted;
+}
+
+void waiting_add_handler(struct waiting *w, const struct callfunc *f)
+{
+	if (w->n_handlers < MAX_HANDLERS && f->known && !waiting_has_handler(w, f))
+		w->handlers[w->n_handlers++] = f;
+}
+
+bool waiting_has_handler(const struct waiting *w, const struct callfunc *f)
+{
+	for (uint32_t i = 0; i < w->n_handlers; i++)
+		if (w->handlers[i] == f)
+			return true;
+	return false;
+}
+
+void waiting_exchange(struct waiting *w)
+{
+	w->complete = false;
+	w->exchanges = true;
+}
+
+bool waiting_exchanges(const struct waiting *w)
+{
+	return w->exchanges;
+}
+
+bool waiting_was_used(const struct waiting *w)
+{
+	return w->used;
 }
 
 /* ---- put and take */
@@ -171,6 +208,7 @@ bool waiting_put(struct waiting *w, struct waiting_stack *s)
 	const uint64_t goroutine = s->run.goroutine;
 	struct waiting_stack **place = place_of(w, waiting_at(s)), *mine, *old;
 
+	w->used = true;
 	w->moves |= s->is_goroutine; /* any thread runs any of them */
 	old = goroutine ? hashmap_pointer(&w->goroutines, goroutine) : NULL;
 	if (old)
@@ -393,6 +431,10 @@ void waiting_fork(struct waiting *w, const struct callstack *mine, const struct 
 	waiting_begin(w);
 	w->complete = parent->complete;
 	w->moves = parent->moves;
+	w->exchanges = parent->exchanges;
+	w->used = parent->used;
+	w->n_handlers = parent->n_handlers;
+	memcpy(w->handlers, parent->handlers, sizeof(w->handlers));
 	for (const struct waiting_stack *s = parent->oldest; s; s = s->younger) {
 		struct waiting_stack copy = *s;
 

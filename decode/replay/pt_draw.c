@@ -139,6 +139,7 @@ static const char *how_of(enum callstack_why why)
 		[CALLSTACK_GOROUTINE] = "goroutine goes on",
 		[CALLSTACK_GOROUTINE_DOUBTED] = "goroutine goes on, in doubt: perhaps another one",
 		[CALLSTACK_SWITCHED] = "on the thread's own stack",
+		[CALLSTACK_SIGNAL_DOUBTED] = "signal, in doubt: perhaps another stack",
 		[CALLSTACK_UNWOUND_DOUBTED] = "unwound to, in doubt: perhaps to another call of it",
 		[CALLSTACK_BACK] = "goes on, jumped back to",
 		[CALLSTACK_FORKED] = "forked within it",
@@ -160,7 +161,8 @@ static bool is_found(enum callstack_why why)
 /* Whether one that begins so may have callers that are not known. */
 static bool is_in_call(enum callstack_why why)
 {
-	return why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_SIGNAL || why == CALLSTACK_SEEN || why == CALLSTACK_SEEN_CUT;
+	return why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_SIGNAL || why == CALLSTACK_SIGNAL_DOUBTED ||
+	       why == CALLSTACK_SEEN || why == CALLSTACK_SEEN_CUT;
 }
 
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 600
-"""Programs that do to their stacks what breaks a tree of calls: signal handlers that leave their stack for coroutines and by siglongjmp, longjmp to places further out on other stacks, stacks that are copied, children of vfork, trampolines by hand, __builtin_eh_return, exceptions through coroutines, longjmp within them and inline, stacks in pieces, functions in parts
+"""Programs that do to their stacks what breaks a tree of calls: signal handlers that leave their stack for coroutines, by siglongjmp and by the
+registers that they return to, longjmp to places further out on other stacks, stacks that are copied, children of vfork, trampolines by hand, __builtin_eh_return, exceptions through coroutines, longjmp within them and inline, stacks in pieces, functions in parts
 that have no names, functions that go on by a jump to themselves, coroutines by each way to another stack, and the generated code of PCRE2 and LuaJIT. By the programs' own logs: no
 entry is under other callers without a mark."""
 from lib.ptstacks import *
@@ -20,6 +21,7 @@ PROGRAMS = {
     "tails": ("tails.c", 0.8, "-O2", "-foptimize-sibling-calls"),
     # which stack it is that goes on, nothing says
     "copies": ("copies.c", 1),
+    "preempts": ("preempts.c", 1),
     "opcodes": ("opcodes.c", 0, "-O2", "-foptimize-sibling-calls"),
     "matches": ("matches.c", 0, "-Wl,--no-as-needed", "-lpcre2-8"),
     "traces": ("traces.c", 0.5, "-I/usr/include/luajit-2.1", "-Wl,--no-as-needed", "-lluajit-5.1"),

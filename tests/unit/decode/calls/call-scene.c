@@ -61,7 +61,7 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
 		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+', [CALLSTACK_DOUBTED] = '*', [CALLSTACK_BACK] = '<',
 		[CALLSTACK_GOROUTINE] = '$', [CALLSTACK_GOROUTINE_DOUBTED] = '%', [CALLSTACK_SWITCHED] = '#', [CALLSTACK_UNWOUND_DOUBTED] = '|',
-		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-', [CALLSTACK_NEW_STACK] = '"'};
+		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-', [CALLSTACK_NEW_STACK] = '"', [CALLSTACK_SIGNAL_DOUBTED] = ';'};
 	struct scene *s = arg;
 	const char letter = (char)(fr->f - functions);
 

@@ -375,6 +375,57 @@ static void stacks_that_are_copied(void **state)
 	scene_end(&s, "?A(X(w()C(X(w()))))?X()^?A(X(w()))?X()^*C(B())");
 }
 
+static void interrupt(struct scene *s, char who, char handler)
+{
+	callstack_stop(s->cs, ++s->clock, AT(who, 0x30), 0);
+	callstack_resume(s->cs, ++s->clock, AT(handler, 0));
+}
+
+/* The handler asks to be ended, and it goes on there. */
+static void end_handler(struct scene *s, char handler, uint64_t at)
+{
+	callstack_return(s->cs, ++s->clock, AT(handler, 0x80), AT('R', 0));
+	callstack_stop(s->cs, ++s->clock, AT('R', 8), AT('R', 10));
+	callstack_resume(s->cs, ++s->clock, at);
+}
+
+/* A handler that exchanges the registers which it returns to: what goes on may be anybody. */
+static void handlers_that_exchange(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	call(&s, 'A', 0x10, 'B');
+	interrupt(&s, 'B', 'H');
+	end_handler(&s, 'H', AT('S', 0)); /* a new one: or a signal that has come meanwhile */
+	interrupt(&s, 'S', 'H');
+	end_handler(&s, 'H', AT('B', 0x30)); /* no: nobody has asked for its end */
+	interrupt(&s, 'B', 'H');
+	end_handler(&s, 'H', AT('S', 0x30));
+	call(&s, 'S', 0x40, 'D');
+	interrupt(&s, 'D', 'H');
+	end_handler(&s, 'H', AT('D', 0x30)); /* or another one that was interrupted there */
+	scene_end(&s, "?A(B(@H()>R(;S(@H()>R()))))|A(|B(@H()>R()))?S(D(@H()>R()))|S(|D())");
+}
+
+/* Two signals at once: the one ends where the other begins. It is a handler, as it was before. */
+static void handlers_at_once(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_begin(&s);
+	interrupt(&s, 'A', 'H');
+	end_handler(&s, 'H', AT('A', 0x30));
+	interrupt(&s, 'A', 'G');
+	end_handler(&s, 'G', AT('H', 0));
+	end_handler(&s, 'H', AT('A', 0x30));
+	call(&s, 'A', 0x40, 'B');
+	assert_int_equal(callstack_stats(s.cs)->doubted, 0);
+	scene_end(&s, "?A(@H()>R()@G()>R(@H()>R())B())");
+}
+
 /* A new stack from A, which waits in what it has called. */
 static void waits_in_call(struct scene *s, char first)
 {
@@ -464,6 +515,8 @@ int main(void)
 		cmocka_unit_test(setjmp_from_another_stack),
 		cmocka_unit_test(setjmp_in_many_places),
 		cmocka_unit_test(stacks_that_are_copied),
+		cmocka_unit_test(handlers_that_exchange),
+		cmocka_unit_test(handlers_at_once),
 		cmocka_unit_test(coroutines_of_two_threads),
 		cmocka_unit_test(one_of_several),
 		cmocka_unit_test(stack_in_pieces),
