@@ -272,6 +272,37 @@ int member_replace(struct member *member, uint64_t at_ns, struct member **ret)
 	return r;
 }
 
+/* Of one that has ended: nothing is read, its number may be another process's. */
+int member_split(struct member *member, uint64_t at_ns, struct member **ret)
+{
+	struct target *target = member->target;
+	struct member *last;
+
+	if (target->n_members >= TARGET_MEMBERS_MAX)
+		return -E2BIG;
+	last = calloc(1, sizeof(*last));
+	if (!last)
+		return -ENOMEM;
+	last->target = target;
+	last->pid = member->pid;
+	last->nspid = member->nspid;
+	last->start_time = member->start_time;
+	last->from_ns = at_ns;
+	last->to_ns = member->to_ns;
+	last->threads = member->threads;
+	last->root = member->root ? root_ref(member->root) : NULL;
+	last->cred = member->cred ? cred_ref(member->cred) : NULL;
+	last->proof = member->proof;
+	memcpy(last->comm, member->comm, sizeof(last->comm));
+	/* The newest are the first of their number, and the last of their target. */
+	LIST_INSERT_BEFORE(member, last, by_pid);
+	TAILQ_INSERT_AFTER(&target->members, member, last, link);
+	target->n_members++;
+	member->to_ns = at_ns - 1;
+	*ret = last;
+	return 0;
+}
+
 void member_end(struct member *member, uint64_t at_ns)
 {
 	if (member->to_ns != UINT64_MAX)

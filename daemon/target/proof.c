@@ -168,6 +168,17 @@ static int ask_again(struct member *member, uint64_t since_ns, uint64_t now_ns)
 	return proof_exec(unseen, now_ns, &present);
 }
 
+/* It has ended, and may have been something else at its end. Where there is no room to say since when, all of it may have. */
+static void doubt_end(struct member *member, uint64_t since_ns)
+{
+	struct member *unseen = member;
+
+	if (member->from_ns < since_ns && member_split(member, since_ns, &unseen) < 0)
+		unseen = member;
+	unseen->unseen = true;
+	refuse(unseen);
+}
+
 void proof_again(struct target *target, uint64_t since_ns)
 {
 	const uint64_t now = clock_raw_ns();
@@ -177,7 +188,11 @@ void proof_again(struct target *target, uint64_t since_ns)
 		return;
 	for (member = TAILQ_FIRST(&target->members); member; member = next) {
 		next = member == last ? NULL : TAILQ_NEXT(member, link);
-		if (member->to_ns == UINT64_MAX && member->proof != PROOF_REFUSED)
+		if (member->proof == PROOF_REFUSED || member->to_ns <= since_ns)
+			continue;
+		if (member->to_ns != UINT64_MAX)
+			doubt_end(member, since_ns);
+		else
 			target->left_out += ask_again(member, since_ns, now) < 0;
 	}
 }

@@ -254,6 +254,8 @@ int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_n
 int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
 /* Another entry of the same process from then on. 0, -E2BIG, -ENOMEM; the old one has ended in any case. */
 int member_replace(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
+/* One that has ended: what it was from then on is another entry, behind it. 0, -E2BIG, -ENOMEM. */
+int member_split(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
 /* Reads its rights on files; keeps the old ones where that fails. */
 void member_read_cred(struct member *member, int proc_dirfd);
 /* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
@@ -329,7 +331,7 @@ int proof_exec(struct member *member, uint64_t at_ns, struct member **ret) _must
 void proof_end(struct member *member);
 /* An image of its code, which is the target's with the proof. Takes the reference, whatever comes of it. 0, -errno. */
 int proof_hold(struct member *member, struct image *image) _must_check_;
-/* Records of execs may be missing since then: what runs is to be proven again. */
+/* Records of execs may be missing since then: what runs is to be proven again, and what has ended cannot be. */
 void proof_again(struct target *target, uint64_t since_ns);
 /* Takes the proof back from processes that their user may not look into any more. */
 void proof_recheck(struct target *target);

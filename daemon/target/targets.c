@@ -111,14 +111,16 @@ void targets_resync(struct targets *targets, uint64_t whole_ns)
 
 	TAILQ_FOREACH(target, &targets->list, link)
 	{
-		if (target->state != TARGET_ARMED || target_is_implicit(target))
+		if (target_is_implicit(target))
+			continue;
+		/* An exec may be among what was lost, which ends what is proven: also before a suspension or an end that was not. */
+		proof_again(target, whole_ns);
+		if (target->state != TARGET_ARMED)
 			continue;
 		read_again(target, now);
-		/* A fork may be among what was lost. */
+		/* So may a fork. */
 		if (target_is_family(target))
 			target_work(target, WORK_SCAN);
-		/* So may an exec, which ends what is proven. */
-		proof_again(target, whole_ns);
 	}
 	TAILQ_FOREACH(arming, &targets->armings, link)
 	{

@@ -161,24 +161,27 @@ try:
                 parent.kill()
 
                 # The daemon misses an exec: there is more on the machine than its rings hold.
-                lossy = subprocess.Popen(["/bin/sh", "-c", f"read go; {here}/suid -p -c '{LOOP % 10**9}'; exit 0"], stdin=subprocess.PIPE, text=True)
-                alone = subprocess.Popen(["/bin/sh", "-c", f"read go; exec {here}/suid -p -c '{LOOP % 10**9}'"], stdin=subprocess.PIPE, text=True)
+                cpus = os.sched_getaffinity(0)
+                pin = lambda: os.sched_setaffinity(0, {min(cpus)})
+                lossy = subprocess.Popen(["/bin/sh", "-c", f"read go; {here}/suid -p -c '{LOOP % 10**9}'; exit 0"], stdin=subprocess.PIPE, text=True, preexec_fn=pin)
+                alone = subprocess.Popen(["/bin/sh", "-c", f"read go; exec {here}/suid -p -c '{LOOP % 10**9}'"], stdin=subprocess.PIPE, text=True, preexec_fn=pin)
                 plain = subprocess.Popen(["/bin/sh", "-c", LOOP % 10**9])
-                again = subprocess.Popen(["/bin/sh", "-c", f"read go; exec {here}/suid -p -c '{LOOP % 300000}; exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c \"{LOOP % 10**9}\"'"],
-                                         stdin=subprocess.PIPE, text=True)
+                # The second one's last exec is on another CPU, whose ring has room.
+                again, elsewhere = (subprocess.Popen(["/bin/sh", "-c", f"read go; exec {here}/suid -p -c '{LOOP % 300000}; exec {move} setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c \"{LOOP % 10**9}\"'"],
+                                                     stdin=subprocess.PIPE, text=True, preexec_fn=pin) for move in ("", f"taskset -c {max(cpus)}"))
                 t4 = u.call("target.arm", {"pid": lossy.pid, "fds": ["maps"], "children": True, "backend": "sample", "stacks": "fp"}, [open_maps(lossy.pid)])["target"]
                 t5, t6 = u.arm(alone.pid, stacks="fp", backend="sample"), u.arm(plain.pid, stacks="fp", backend="sample")
                 lost = lambda: u.call("status")["losses"]["history_lost"]
-                t7 = u.arm(again.pid, stacks="fp", backend="sample")
+                twice = [(p, u.arm(p.pid, stacks="fp", backend="sample")["id"]) for p in (again, elsewhere)]
                 before, gone = lost(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
                 answer_w.write(b"stop\n")
                 answer_r.readline()
-                subprocess.run(["/bin/sh", "-c", "i=0; while [ $i -lt 3000 ]; do /bin/true; i=$((i+1)); done"], check=True)
-                for p in (lossy, alone, again):
+                subprocess.run(["/bin/sh", "-c", "i=0; while [ $i -lt 3000 ]; do /bin/true; i=$((i+1)); done"], check=True, preexec_fn=pin)
+                for p in (lossy, alone, again, elsewhere):
                     p.stdin.write("go\n")
                     p.stdin.flush()
                 wait_for("they execute", lambda: str(here) in open(f"/proc/{alone.pid}/cmdline").read())
-                wait_for("it is his again", lambda: open(f"/proc/{again.pid}/cmdline").read().startswith("sh\0"))
+                wait_for("they are his again", lambda: all(open(f"/proc/{p.pid}/cmdline").read().startswith("sh\0") for p in (again, elsewhere)))
                 back = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
                 answer_w.write(b"go\n")
                 answer_r.readline()
@@ -194,12 +197,14 @@ try:
                 meta, recs, _ = bundle(u, t6["id"])
                 expect(any("right to see it" in g["kind"] and g["to_ns"] >= back for g in meta["gaps"]), f"with a gap, since it may have been something else: {meta['gaps']}")
                 # The record of its exec may be in the ring of a CPU that had room: then it is suspended.
-                wait_for("it is seen again", lambda: u.call("target.show", {"target": t7["id"]})["target"]["state"] == "suspended" or
-                         [r for r in bundle(u, t7["id"])[1] if r.type == SAMPLE and r.pid == again.pid and r.time > back])
-                meta, recs, _ = bundle(u, t7["id"])
-                seen = [(r.type, r.time) for r in recs if r.pid == again.pid and gone + 2 * 10**8 < r.time < back]
-                expect(not seen, f"one that was something else meanwhile shows nothing of it: {len(seen)} of {len(recs)} {meta['gaps']}")
-                for p in (lossy, alone, plain, again):
+                for p, t in twice:
+                    state = lambda: u.call("target.show", {"target": t})["target"]["state"]
+                    wait_for("it is seen again", lambda: state() == "suspended" or
+                             [r for r in bundle(u, t)[1] if r.type == SAMPLE and r.pid == p.pid and r.time > back])
+                    meta, recs, _ = bundle(u, t)
+                    seen = [(r.type, r.time) for r in recs if r.pid == p.pid and gone + 2 * 10**8 < r.time < back]
+                    expect(not seen, f"one that was something else meanwhile shows nothing of it: {len(seen)} of {len(recs)}, {state()}, {meta['gaps']}")
+                for p in (lossy, alone, plain, again, elsewhere):
                     p.kill()
 
                 # One that does not let itself be looked at any more.
@@ -250,4 +255,5 @@ try:
         if as_user(NOBODY, user) != 0:
             fail("the user's half")
 finally:
+    subprocess.run(["pkill", "-KILL", "-f", str(here)])
     shutil.rmtree(here)

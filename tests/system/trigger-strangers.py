@@ -103,4 +103,5 @@ try:
         p.kill()
         os.kill(child, signal.SIGKILL)
 finally:
+    subprocess.run(["pkill", "-KILL", "-f", str(here)])
     shutil.rmtree(here, True)
