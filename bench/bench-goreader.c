@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the reader of Go's execution traces is, on one core: each FILE is read into memory, then ROUNDS times by the reader, of
- * which the fastest counts. A line for each: its bytes, events, seconds, and the most memory that the reader had of its budget.
+ * How fast the reader of Go's execution traces is, on one core: each FILE is read into memory, then
+ * ROUNDS times by the reader, of which the fastest counts. A line for each: its bytes, events,
+ * seconds, and the most memory that the reader had of its budget.
  *
  *	bench-goreader ROUNDS FILE...
  */
@@ -75,7 +76,8 @@ static int bench(const char *path, int rounds)
 		if (io_now_ns() - begin < best)
 			best = io_now_ns() - begin;
 	}
-	printf("%s %zu %" PRId64 " %.6f %" PRIu64 "\n", path, size, events, (double)best / 1e9, peak);
+	printf("%s %zu %" PRId64 " %.6f %" PRIu64 "\n", path, size, events, (double)best / 1e9,
+	       peak);
 	return EXIT_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libipt's block decoder alone over the bytes of one trace: nothing is made of the blocks, so this is how fast a decoder
- * that is built on it could be at most.
+ * libipt's block decoder alone over the bytes of one trace: nothing is made of the blocks, so this
+ * is how fast a decoder that is built on it could be at most.
  *
  *	bench-ipt AUX FAMILY,MODEL,STEPPING (FILE OFFSET LENGTH ADDRESS)...
  *
@@ -31,10 +31,12 @@ static uint64_t number(const char *text)
 	return strtoull(text, NULL, 0);
 }
 
-static int add_images(struct pt_image_section_cache *cache, struct pt_image *image, int argc, char **argv)
+static int add_images(struct pt_image_section_cache *cache, struct pt_image *image, int argc,
+		      char **argv)
 {
 	for (int i = 0; i + 3 < argc; i += 4) {
-		const int id = pt_iscache_add_file(cache, argv[i], number(argv[i + 1]), number(argv[i + 2]), number(argv[i + 3]));
+		const int id = pt_iscache_add_file(cache, argv[i], number(argv[i + 1]),
+						   number(argv[i + 2]), number(argv[i + 3]));
 		int r = id < 0 ? id : pt_image_add_cached(image, cache, id, NULL);
 
 		if (r < 0)
@@ -88,8 +90,11 @@ int main(int argc, char **argv)
 	size_t n;
 	int r;
 
-	if (argc < 3 || sscanf(argv[2], "%u,%u,%u", &family, &model, &stepping) != 3 || !cache || !image) {
-		(void)fprintf(stderr, "usage: bench-ipt AUX FAMILY,MODEL,STEPPING (FILE OFFSET LENGTH ADDRESS)...\n");
+	if (argc < 3 || sscanf(argv[2], "%u,%u,%u", &family, &model, &stepping) != 3 || !cache ||
+	    !image) {
+		(void)fprintf(
+			stderr,
+			"usage: bench-ipt AUX FAMILY,MODEL,STEPPING (FILE OFFSET LENGTH ADDRESS)...\n");
 		return 2;
 	}
 	r = io_read_file_at(AT_FDCWD, argv[1], LONGEST, &bytes, &n);
@@ -100,8 +105,10 @@ int main(int argc, char **argv)
 	pt_config_init(&config);
 	config.begin = (uint8_t *)bytes;
 	config.end = (uint8_t *)bytes + n;
-	config.cpu = (struct pt_cpu){
-		.vendor = pcv_intel, .family = (uint16_t)family, .model = (uint8_t)model, .stepping = (uint8_t)stepping};
+	config.cpu = (struct pt_cpu){.vendor = pcv_intel,
+				     .family = (uint16_t)family,
+				     .model = (uint8_t)model,
+				     .stepping = (uint8_t)stepping};
 	(void)pt_cpu_errata(&config.errata, &config.cpu);
 	config.flags.variant.block.end_on_call = 1; /* or calls cannot be seen */
 	d = pt_blk_alloc_decoder(&config);

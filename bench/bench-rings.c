@@ -15,8 +15,8 @@
  *	through MIB FILE	ns a MiB, from a memfd into a new file by pread() and write()
  *	stats			rings, registrations, events lost
  *
- * With --off it never starts the library: what the calls cost in a program that nobody looks at. Threads are
- * pinned, one a processor in turn.
+ * With --off it never starts the library: what the calls cost in a program that nobody looks at.
+ * Threads are pinned, one a processor in turn.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -106,7 +106,8 @@ static void run_region_args(uint64_t n)
 
 	ROUNDS({
 		tracerd_arg args[] = {tracerd_u64(key_a, i), tracerd_u64(key_b, 4096)};
-		tracerd_region region = tracerd_region_begin_with(TRACERD_NAME("bench args"), 0, args, 2);
+		tracerd_region region =
+			tracerd_region_begin_with(TRACERD_NAME("bench args"), 0, args, 2);
 
 		tracerd_region_end(region);
 	})
@@ -133,7 +134,8 @@ static void run_instant_longs(uint64_t n)
 	tracerd_name key_a = tracerd_intern("value"), key_b = tracerd_intern("other");
 
 	ROUNDS({
-		tracerd_arg args[] = {tracerd_i64(key_a, (int64_t)i), tracerd_i64(key_b, (int64_t)n)};
+		tracerd_arg args[] = {tracerd_i64(key_a, (int64_t)i),
+				      tracerd_i64(key_b, (int64_t)n)};
 
 		tracerd_instant_with(TRACERD_NAME("bench instant 2"), 0, args, 2);
 	})
@@ -248,7 +250,8 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static int run(const struct kind *kind, unsigned int n_threads, uint64_t count, double *ret_each, double *ret_rate)
+static int run(const struct kind *kind, unsigned int n_threads, uint64_t count, double *ret_each,
+	       double *ret_rate)
 {
 	struct worker workers[MAX_THREADS] = {};
 	uint64_t began = UINT64_MAX, ended = 0;
@@ -258,7 +261,10 @@ static int run(const struct kind *kind, unsigned int n_threads, uint64_t count, 
 	if (pthread_barrier_init(&barrier, NULL, n_threads) != 0)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < n_threads; i++) {
-		workers[i] = (struct worker){.barrier = &barrier, .kind = kind, .index = i, .count = count};
+		workers[i] = (struct worker){.barrier = &barrier,
+					     .kind = kind,
+					     .index = i,
+					     .count = count};
 		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0) {
 			/* the others wait at the barrier for one that never comes */
 			(void)fputs("bench-rings: cannot start a thread\n", stderr);
@@ -355,7 +361,8 @@ static uint64_t slow(uint64_t ns)
 static double copy_speed(size_t mib)
 {
 	size_t bytes = mib << 20;
-	char *from = mmap(NULL, bytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *from =
+		mmap(NULL, bytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t began, ended;
 
 	if (from == MAP_FAILED)
@@ -375,7 +382,8 @@ static double copy_through(size_t mib, const char *path)
 	static char chunk[1 << 20];
 	uint64_t began, ended;
 	double took = 0;
-	int from = memfd_create("bench", MFD_CLOEXEC), to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int from = memfd_create("bench", MFD_CLOEXEC),
+	    to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	for (size_t i = 0; i < mib; i++) {
 		memset(chunk, (int)i + 1, sizeof(chunk));
@@ -384,8 +392,9 @@ static double copy_through(size_t mib, const char *path)
 	}
 	began = now_ns();
 	for (size_t i = 0; i < mib; i++)
-		if (pread(from, chunk, sizeof(chunk), (off_t)(i * sizeof(chunk))) != (ssize_t)sizeof(chunk) ||
-			write(to, chunk, sizeof(chunk)) != (ssize_t)sizeof(chunk))
+		if (pread(from, chunk, sizeof(chunk), (off_t)(i * sizeof(chunk))) !=
+			    (ssize_t)sizeof(chunk) ||
+		    write(to, chunk, sizeof(chunk)) != (ssize_t)sizeof(chunk))
 			goto out;
 	ended = now_ns();
 	took = (double)(ended - began) / (double)mib;
@@ -422,14 +431,15 @@ static void answer(const char *line, const tracerd_options *options)
 		(void)printf("%" PRIu64 "\n", slow(number));
 	} else if (sscanf(line, "memcpy %" SCNu64, &number) == 1 && number > 0 && number <= 4096) {
 		(void)printf("%.1f\n", copy_speed(number));
-	} else if (sscanf(line, "through %" SCNu64 " %199s", &number, path) == 2 && number > 0 && number <= 4096) {
+	} else if (sscanf(line, "through %" SCNu64 " %199s", &number, path) == 2 && number > 0 &&
+		   number <= 4096) {
 		(void)printf("%.1f\n", copy_through(number, path));
 	} else if (strcmp(line, "stats\n") == 0) {
 		tracerd_event_stats stats = {.size = sizeof(stats)};
 
 		tracerd_get_event_stats(&stats);
-		(void)printf("%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", stats.rings_used, stats.registrations,
-			stats.events_lost);
+		(void)printf("%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", stats.rings_used,
+			     stats.registrations, stats.events_lost);
 	} else {
 		(void)printf("what?\n");
 	}
@@ -449,7 +459,8 @@ int main(int argc, char **argv)
 		} else if (strcmp(argv[i], "--events") == 0 && i + 1 < argc) {
 			options.events = (uint32_t)strtoul(argv[++i], NULL, 10);
 		} else {
-			(void)fputs("usage: bench-rings [--off] [--rings N] [--events N]\n", stderr);
+			(void)fputs("usage: bench-rings [--off] [--rings N] [--events N]\n",
+				    stderr);
 			return 2;
 		}
 	}
@@ -458,7 +469,8 @@ int main(int argc, char **argv)
 		int r = tracerd_start(&options);
 
 		if (r < 0) {
-			(void)fprintf(stderr, "bench-rings: tracerd_start: %s\n", tracerd_error_name(r));
+			(void)fprintf(stderr, "bench-rings: tracerd_start: %s\n",
+				      tracerd_error_name(r));
 			return 1;
 		}
 	}

@@ -41,7 +41,8 @@ static void make_names(struct writer *w, uint32_t *names, uint32_t *categories)
 	char name[96];
 
 	for (uint32_t i = 0; i < N_NAMES; i++) {
-		(void)snprintf(name, sizeof(name), "project::module_%02u::component::function_%04u", i % 40, i);
+		(void)snprintf(name, sizeof(name), "project::module_%02u::component::function_%04u",
+			       i % 40, i);
 		names[i] = writer_name(w, name);
 	}
 	for (uint32_t i = 0; i < 8; i++) {
@@ -71,7 +72,8 @@ static void write_tree(struct writer *w, uint64_t n_slices)
 
 		ts[t] += (r >> 32) % 200 + 10;
 		if (depth[t] == 0 || (depth[t] < MAX_DEPTH && ((r >> 24) & 1))) {
-			struct writer_event ev = {.name = names[fn], .category = categories[fn % 8]};
+			struct writer_event ev = {.name = names[fn],
+						  .category = categories[fn % 8]};
 
 			writer_slice_begin(w, tracks[t], ts[t], &ev);
 			depth[t]++;
@@ -86,7 +88,8 @@ static void write_tree(struct writer *w, uint64_t n_slices)
 			writer_slice_end(w, tracks[i], ++ts[i], NULL);
 }
 
-static int bench_writer(int fd, uint64_t n_slices, bool compress, unsigned int threads, struct result *ret)
+static int bench_writer(int fd, uint64_t n_slices, bool compress, unsigned int threads,
+			struct result *ret)
 {
 	_cleanup_(workers_freep) struct workers *workers = NULL;
 	_cleanup_(pack_freep) struct pack *pack = NULL;
@@ -97,7 +100,9 @@ static int bench_writer(int fd, uint64_t n_slices, bool compress, unsigned int t
 	if (r == 0)
 		r = pack_new(workers, 0, &pack);
 	if (r == 0)
-		r = pftrace_writer_new(fd, &(struct writer_options){.compress = compress, .pack = pack}, &w);
+		r = pftrace_writer_new(fd,
+				       &(struct writer_options){.compress = compress, .pack = pack},
+				       &w);
 	if (r < 0)
 		return r;
 	start = io_now_ns();
@@ -127,7 +132,8 @@ static int bench_timeline(int fd, uint64_t n_samples, struct result *ret)
 		char name[64];
 
 		(void)snprintf(name, sizeof(name), "project::component::function_%04u", i);
-		frames[i] = stacktab_frame(st, &(struct frame_info){.name = name, .object = "/usr/bin/x"});
+		frames[i] = stacktab_frame(st, &(struct frame_info){.name = name,
+								    .object = "/usr/bin/x"});
 	}
 	start = io_now_ns();
 	for (uint64_t i = 0; i < n_samples && r == 0; i++) {
@@ -135,7 +141,8 @@ static int bench_timeline(int fd, uint64_t n_samples, struct result *ret)
 		uint32_t stack = 0;
 
 		for (uint32_t d = 0; d < 24; d++)
-			stack = stacktab_push(st, stack, frames[d < 18 ? d : (x >> (d - 8)) % 16 + d * 16]);
+			stack = stacktab_push(st, stack,
+					      frames[d < 18 ? d : (x >> (d - 8)) % 16 + d * 16]);
 		r = timeline_sample(tl, 100 + (uint32_t)(i % 8), 1000000 + i * 125000, 0, stack);
 	}
 	if (r == 0)
@@ -220,6 +227,7 @@ int main(int argc, char **argv)
 		       (double)(n / 10) / res.seconds, (double)res.stats.slices / res.seconds);
 	else
 		printf("%-32s %6.2f M samples/s %6.2f M slices/s\n", "samples through the timeline",
-		       (double)(n / 10) / res.seconds / 1e6, (double)res.stats.slices / res.seconds / 1e6);
+		       (double)(n / 10) / res.seconds / 1e6,
+		       (double)res.stats.slices / res.seconds / 1e6);
 	return 0;
 }

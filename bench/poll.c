@@ -60,7 +60,9 @@ static int poll_control(int fd)
 	n = io_read_full(fd, answer, size);
 	if (n != (ssize_t)size)
 		return n < 0 ? (int)n : -EPIPE;
-	return memmem(answer, size, "\"error\"", 7) && !memmem(answer, size, "\"result\"", 8) ? -EPROTO : 0;
+	return memmem(answer, size, "\"error\"", 7) && !memmem(answer, size, "\"result\"", 8)
+		       ? -EPROTO
+		       : 0;
 }
 
 static int poll_http(const char *path)
@@ -124,7 +126,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	qsort(ns, n, sizeof(*ns), by_value);
-	(void)printf("%zu %.0f %.1f %.1f %.1f\n", n, (double)n * 1e9 / (double)(now - began), ns[n / 2] / 1e3,
-		ns[n * 99 / 100] / 1e3, ns[n - 1] / 1e3);
+	(void)printf("%zu %.0f %.1f %.1f %.1f\n", n, (double)n * 1e9 / (double)(now - began),
+		     ns[n / 2] / 1e3, ns[n * 99 / 100] / 1e3, ns[n - 1] / 1e3);
 	return 0;
 }

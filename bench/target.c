@@ -115,7 +115,8 @@ __attribute__((noinline)) static int right(const struct side *s, int depth, uint
 	return r;
 }
 
-__attribute__((always_inline)) static inline int descend(const struct side *s, int depth, uint64_t path)
+__attribute__((always_inline)) static inline int descend(const struct side *s, int depth,
+							 uint64_t path)
 {
 	if (depth == 0)
 		return await_byte(s) == 0 ? pass_byte(s) : -1;
@@ -141,7 +142,8 @@ static void *switch_main(void *arg)
 		return NULL;
 	for (uint64_t round = 0; play(s, round) == 0; round++)
 		if (s->first)
-			atomic_fetch_add_explicit(&counters[s->index].rounds, 1, memory_order_relaxed);
+			atomic_fetch_add_explicit(&counters[s->index].rounds, 1,
+						  memory_order_relaxed);
 	return NULL;
 }
 
@@ -178,8 +180,14 @@ static int start_pair(size_t index, bool deep, bool fresh)
 		free(a);
 		return -errno;
 	}
-	*a = (struct side){.in = back[0], .out = there[1], .index = index, .first = 1, .deep = deep, .fresh = fresh};
-	*b = (struct side){.in = there[0], .out = back[1], .index = index, .deep = deep, .fresh = fresh};
+	*a = (struct side){.in = back[0],
+			   .out = there[1],
+			   .index = index,
+			   .first = 1,
+			   .deep = deep,
+			   .fresh = fresh};
+	*b = (struct side){
+		.in = there[0], .out = back[1], .index = index, .deep = deep, .fresh = fresh};
 	a->cpu = b->cpu = (int)(index % (size_t)(cpus > 0 ? cpus : 1));
 	r = thread_start(switch_main, b, "pong");
 	return r < 0 ? r : thread_start(switch_main, a, "ping");
@@ -196,7 +204,8 @@ static int map_counters(const char *path, size_t n)
 		if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
 			return -errno;
 	}
-	p = mmap(NULL, size, PROT_READ | PROT_WRITE, path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		 path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	counters = p;
@@ -210,7 +219,8 @@ int main(int argc, char **argv)
 	char c;
 
 	if (argc < 3 || argc > 4 || n > MAX_THREADS) {
-		(void)fprintf(stderr, "usage: target busy|switch|deep|fresh|idle COUNT [COUNTER-FILE]\n");
+		(void)fprintf(stderr,
+			      "usage: target busy|switch|deep|fresh|idle COUNT [COUNTER-FILE]\n");
 		return 2;
 	}
 	r = map_counters(argc > 3 ? argv[3] : NULL, n ? n : 1);

@@ -139,8 +139,9 @@ int main(int argc, char **argv)
 	(void)setlocale(LC_TIME, "");
 	stdout_open();
 	/*
-	 * A reader that left ("| head") makes a write fail and does not kill us. This is a handler, not
-	 * SIG_IGN, since an exec resets it: a command that we run gets the signal as we found it.
+	 * A reader that left ("| head") makes a write fail and does not kill us. This is a handler,
+	 * not SIG_IGN, since an exec resets it: a command that we run gets the signal as we found
+	 * it.
 	 */
 	if (signal(SIGPIPE, SIG_IGN) != SIG_IGN)
 		(void)signal(SIGPIPE, on_pipe);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads the effective set through libcap; the numbers of newer ones are spelled out for older headers. */
+/*
+ * Reads the effective set through libcap; the numbers of newer ones are spelled out for older
+ * headers.
+ */
 #include "daemon/caps.h"
 
 #include <errno.h>
@@ -22,21 +25,22 @@ static const struct {
 	const char *name, *cost;
 } wanted[] = {
 	{CAP_PERFMON, true, "perfmon",
-		"CAP_PERFMON: only processes of tracerd's own user can be recorded, each thread with events of its own, "
-		"as far as perf_event_paranoid allows"},
-	{CAP_BPF, true, "bpf", "CAP_BPF: no BPF programs, so no stacks of waits, no wake-ups and no cpu-wide sampling"},
+	 "CAP_PERFMON: only processes of tracerd's own user can be recorded, each thread with events of its own, "
+	 "as far as perf_event_paranoid allows"},
+	{CAP_BPF, true, "bpf",
+	 "CAP_BPF: no BPF programs, so no stacks of waits, no wake-ups and no cpu-wide sampling"},
 	{CAP_SYS_PTRACE, false, "sys_ptrace",
-		"CAP_SYS_PTRACE: maps and executables of other users' processes cannot be read"},
+	 "CAP_SYS_PTRACE: maps and executables of other users' processes cannot be read"},
 	{CAP_IPC_LOCK, false, "ipc_lock",
-		"CAP_IPC_LOCK: ring memory is limited by perf_event_mlock_kb and RLIMIT_MEMLOCK"},
+	 "CAP_IPC_LOCK: ring memory is limited by perf_event_mlock_kb and RLIMIT_MEMLOCK"},
 	{CAP_CHECKPOINT_RESTORE, true, "checkpoint_restore",
-		"CAP_CHECKPOINT_RESTORE: mapped files are found by their paths only, not where they were removed or replaced"},
+	 "CAP_CHECKPOINT_RESTORE: mapped files are found by their paths only, not where they were removed or replaced"},
 	{CAP_SETUID, false, "setuid",
-		"CAP_SETUID: executables of other users' processes cannot be opened, which gives frames without names"},
+	 "CAP_SETUID: executables of other users' processes cannot be opened, which gives frames without names"},
 	{CAP_SETGID, false, "setgid",
-		"CAP_SETGID: executables of processes with other groups cannot be opened, which gives frames without names"},
+	 "CAP_SETGID: executables of processes with other groups cannot be opened, which gives frames without names"},
 	{CAP_DAC_READ_SEARCH, false, "dac_read_search",
-		"CAP_DAC_READ_SEARCH: executables in folders that other users have closed give root's programs no names"},
+	 "CAP_DAC_READ_SEARCH: executables in folders that other users have closed give root's programs no names"},
 };
 
 static bool has(cap_t set, cap_value_t value)
@@ -57,7 +61,8 @@ static const cap_value_t openers[] = {CAP_SETUID, CAP_SETGID};
 static const cap_value_t read_search = CAP_DAC_READ_SEARCH;
 
 static cap_t at_start; /* what the daemon and its opener have between them; NULL: not split yet */
-static cap_t low, high; /* without and with the right to look into closed folders; NULL: no difference */
+/* without and with the right to look into closed folders; NULL: no difference */
+static cap_t low, high;
 
 int caps_give_up(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The capabilities that tracerd can use, which of them it has, and what the others would give.
- * They are what the process was started with: nothing is raised here. Those of the opener the daemon gives up
- * once that runs.
+ * The capabilities that tracerd can use, which of them it has, and what the others would give. They
+ * are what the process was started with: nothing is raised here. Those of the opener the daemon
+ * gives up once that runs.
  */
 #pragma once
 
@@ -11,14 +11,14 @@
 #include "common/control/json.h"
 
 /*
- * Gives up what only the opener needs. CAP_DAC_READ_SEARCH is put aside, if it does not come with being root: for one thing
- * alone it is taken up again, see below. 0, -ENOMEM, -errno.
+ * Gives up what only the opener needs. CAP_DAC_READ_SEARCH is put aside, if it does not come with
+ * being root: for one thing alone it is taken up again, see below. 0, -ENOMEM, -errno.
  */
 int caps_give_up(void);
 
 /*
- * Around the look at /proc/PID/map_files, or /proc/PID/mem, which are closed to all but their owner: nothing else is looked up
- * meanwhile. Of the calling thread.
+ * Around the look at /proc/PID/map_files, or /proc/PID/mem, which are closed to all but their
+ * owner: nothing else is looked up meanwhile. Of the calling thread.
  */
 void caps_look_into_folders(bool on);
 

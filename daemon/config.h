@@ -59,7 +59,8 @@ struct config {
 	unsigned int max_output_mib;
 	unsigned int frozen_mib;    /* of what rings held, for snapshots that wait for their copy */
 	unsigned int trigger_after_ms;
-	unsigned int program_interval_ms;       /* of each target: snapshots that its program asks for */
+	/* of each target: snapshots that its program asks for */
+	unsigned int program_interval_ms;
 	unsigned int program_snapshots_per_hour;
 	unsigned int go_wait_ms;    /* for the traces of Go programs */
 	unsigned int go_trace_mib;
@@ -92,7 +93,14 @@ struct config {
 	unsigned int client_events;
 };
 
-enum config_type { CONFIG_STRING, CONFIG_PATH, CONFIG_UINT, CONFIG_MODE, CONFIG_LEVEL, CONFIG_CHOICE };
+enum config_type {
+	CONFIG_STRING,
+	CONFIG_PATH,
+	CONFIG_UINT,
+	CONFIG_MODE,
+	CONFIG_LEVEL,
+	CONFIG_CHOICE
+};
 
 struct config_key {
 	const char *section;
@@ -112,9 +120,11 @@ extern const size_t config_n_keys;
 int config_init(struct config *c) _must_check_;
 void config_fini(struct config *c);
 
-/* Sets one key from text. 0, -ENOMEM, or -EINVAL with a sentence in `why`. */
-int config_set(struct config *c, const char *section /* NULL: any */, const char *name, const char *value, char *why,
-	size_t why_size) _must_check_;
+/*
+ * Sets one key from text; `section` NULL: of any. 0, -ENOMEM, or -EINVAL with a sentence in `why`.
+ */
+int config_set(struct config *c, const char *section, const char *name, const char *value,
+	       char *why, size_t why_size) _must_check_;
 
 /* Reads a file over what is there. 0, -errno of opening, -EINVAL with "line 3: ..." in `why`. */
 int config_load(struct config *c, const char *path, char *why, size_t why_size) _must_check_;

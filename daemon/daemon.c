@@ -111,7 +111,8 @@ static unsigned int status_room(void *arg)
 	return used < max ? max - used : 0;
 }
 
-static void on_message(void *arg, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds)
+static void on_message(void *arg, struct conn *c, const char *text, size_t len, int *fds,
+		       size_t n_fds)
 {
 	struct daemon *d = arg;
 
@@ -122,10 +123,20 @@ static struct json_object *on_picture(void *arg)
 {
 	struct daemon *d = arg;
 
-	return status_to_json(&(struct status_sources){.audit = &d->audit, .quota = &d->quota, .meter = &d->meter, .hub = d->hub,
-		.openings = d->openings, .targets = d->targets, .producers = d->producers, .snapshots = d->snapshots,
-		.triggers = d->triggers, .conns = d->conns, .status_server = d->status_server, .control = d->sockets.control,
-		.started_ns = d->started_ns, .stopping = d->calls.stopping});
+	return status_to_json(&(struct status_sources){.audit = &d->audit,
+						       .quota = &d->quota,
+						       .meter = &d->meter,
+						       .hub = d->hub,
+						       .openings = d->openings,
+						       .targets = d->targets,
+						       .producers = d->producers,
+						       .snapshots = d->snapshots,
+						       .triggers = d->triggers,
+						       .conns = d->conns,
+						       .status_server = d->status_server,
+						       .control = d->sockets.control,
+						       .started_ns = d->started_ns,
+						       .stopping = d->calls.stopping});
 }
 
 static void on_control_accept(void *arg, int fd)
@@ -147,8 +158,10 @@ static bool clocks_wanted(void *arg)
 	struct daemon *d = arg;
 
 	/* What is kept of targets and producers that have ended needs the clock of its time. */
-	return targets_count(d->targets, TARGET_ARMED) + targets_count(d->targets, TARGET_SUSPENDED) +
-			       targets_count(d->targets, TARGET_EXITED) > 0 ||
+	return targets_count(d->targets, TARGET_ARMED) +
+			       targets_count(d->targets, TARGET_SUSPENDED) +
+			       targets_count(d->targets,
+					     TARGET_EXITED) > 0 ||
 	       producers_next(d->producers, NULL) != NULL;
 }
 
@@ -167,7 +180,8 @@ static void on_producer_gone(void *arg, struct producer *producer)
 	targets_producer_gone(d->targets, producer);
 }
 
-static void on_producer_cause(void *arg, struct producer *producer, const struct producer_cause *cause)
+static void on_producer_cause(void *arg, struct producer *producer,
+			      const struct producer_cause *cause)
 {
 	struct daemon *d = arg;
 
@@ -263,8 +277,8 @@ static void find_group(struct daemon *d)
 		return;
 	r = auth_group(d->config.socket_group, &d->admin_gid);
 	if (r < 0)
-		log_notice("group %s: %s; only root and tracerd's own user are administrators", d->config.socket_group,
-			r == -ENOENT ? "does not exist" : strerror(-r));
+		log_notice("group %s: %s; only root and tracerd's own user are administrators",
+			   d->config.socket_group, r == -ENOENT ? "does not exist" : strerror(-r));
 }
 
 /* Raises our limit of descriptors as far as it goes: each event of each processor is one. */
@@ -283,11 +297,13 @@ static void use_descriptors(struct daemon *d)
 	if (rl.rlim_cur == RLIM_INFINITY)
 		return;
 	/*
-	 * At most half of them for clients, each of which takes two (a socket and a pidfd): the other half is for recording.
+	 * At most half of them for clients, each of which takes two (a socket and a pidfd): the
+	 * other half is for recording.
 	 */
 	most = rl.rlim_cur / 4 > UINT32_MAX ? UINT32_MAX : (unsigned int)(rl.rlim_cur / 4);
 	if (most < d->config.max_connections) {
-		log_notice("at most %u connections, because RLIMIT_NOFILE is %llu", most, (unsigned long long)rl.rlim_cur);
+		log_notice("at most %u connections, because RLIMIT_NOFILE is %llu", most,
+			   (unsigned long long)rl.rlim_cur);
 		conns_set_max(d->conns, most);
 	}
 }
@@ -295,17 +311,29 @@ static void use_descriptors(struct daemon *d)
 /* Last of what records: from here on producers and targets report to it. */
 static int new_triggers(struct daemon *d)
 {
-	const struct triggers_context ctx = {.base = d->base, .config = &d->config, .quota = &d->quota, .hub = d->hub,
-		.targets = d->targets, .producers = d->producers, .snapshots = d->snapshots};
+	const struct triggers_context ctx = {.base = d->base,
+					     .config = &d->config,
+					     .quota = &d->quota,
+					     .hub = d->hub,
+					     .targets = d->targets,
+					     .producers = d->producers,
+					     .snapshots = d->snapshots};
 	int r;
 
 	r = triggers_new(&ctx, &d->triggers);
 	if (r < 0)
 		return fail(r, "triggers");
-	producers_set_callbacks(d->producers, &(struct producers_callbacks){
-		.changed = on_producer_changed, .gone = on_producer_gone, .cause = on_producer_cause, .arg = d});
-	targets_set_callbacks(d->targets, &(struct targets_callbacks){
-		.changed = on_target_changed, .mapped = on_target_mapped, .gone = on_target_gone, .surveyed = on_targets_surveyed, .arg = d});
+	producers_set_callbacks(d->producers,
+				&(struct producers_callbacks){.changed = on_producer_changed,
+							      .gone = on_producer_gone,
+							      .cause = on_producer_cause,
+							      .arg = d});
+	targets_set_callbacks(d->targets,
+			      &(struct targets_callbacks){.changed = on_target_changed,
+							  .mapped = on_target_mapped,
+							  .gone = on_target_gone,
+							  .surveyed = on_targets_surveyed,
+							  .arg = d});
 	return 0;
 }
 
@@ -334,8 +362,8 @@ static void free_recording(struct daemon *d)
 }
 
 /*
- * Before the sockets: who may not have the spool must not have taken the place of another daemon's sockets. A daemon that has
- * got its own from the service manager does not hold that place itself.
+ * Before the sockets: who may not have the spool must not have taken the place of another daemon's
+ * sockets. A daemon that has got its own from the service manager does not hold that place itself.
  */
 static int new_spool(struct daemon *d)
 {
@@ -356,7 +384,8 @@ static int new_spool(struct daemon *d)
 		return fail(r, c->state_dir);
 	r = spool_open(c->state_dir, &limits, &d->quota, &d->spool);
 	if (r < 0)
-		log_error("%s: %s", c->state_dir, r == -EBUSY ? "another tracerd uses this spool" : strerror(-r));
+		log_error("%s: %s", c->state_dir,
+			  r == -EBUSY ? "another tracerd uses this spool" : strerror(-r));
 	return r;
 }
 
@@ -382,26 +411,54 @@ static int new_recording(struct daemon *d)
 		r = copier_new_hurried(d->base, &d->hurry);
 	if (r < 0)
 		return fail(r, "copier");
-	ctx = (struct snapshots_context){.base = d->base, .config = c, .quota = &d->quota, .hub = d->hub,
-		.targets = d->targets, .spool = d->spool, .clocks = d->clocks, .copier = d->copier, .hurry = d->hurry};
+	ctx = (struct snapshots_context){.base = d->base,
+					 .config = c,
+					 .quota = &d->quota,
+					 .hub = d->hub,
+					 .targets = d->targets,
+					 .spool = d->spool,
+					 .clocks = d->clocks,
+					 .copier = d->copier,
+					 .hurry = d->hurry};
 	r = snapshots_new(&ctx, &d->snapshots);
 	return r < 0 ? fail(r, "snapshots") : new_triggers(d);
 }
 
 static int new_clients(struct daemon *d)
 {
-	const struct conns_context conns = {.base = d->base, .config = &d->config, .quota = &d->quota, .hub = d->hub,
-		.admin_gid = d->admin_gid, .on_message = on_message, .on_closed = on_connection_closed, .arg = d};
-	const struct methods methods = {.base = d->base, .config = &d->config, .audit = &d->audit, .clocks = d->clocks,
-		.producers = d->producers, .targets = d->targets, .snapshots = d->snapshots, .triggers = d->triggers};
-	struct status_server_context server = {.base = d->base, .config = &d->config, .quota = &d->quota,
-		.room = status_room, .on_change = on_status_change, .arg = d};
-	const struct notify_context notify = {.base = d->base, .hub = d->hub, .healthy = is_healthy, .describe = describe,
-		.arg = d};
+	const struct conns_context conns = {.base = d->base,
+					    .config = &d->config,
+					    .quota = &d->quota,
+					    .hub = d->hub,
+					    .admin_gid = d->admin_gid,
+					    .on_message = on_message,
+					    .on_closed = on_connection_closed,
+					    .arg = d};
+	const struct methods methods = {.base = d->base,
+					.config = &d->config,
+					.audit = &d->audit,
+					.clocks = d->clocks,
+					.producers = d->producers,
+					.targets = d->targets,
+					.snapshots = d->snapshots,
+					.triggers = d->triggers};
+	struct status_server_context server = {.base = d->base,
+					       .config = &d->config,
+					       .quota = &d->quota,
+					       .room = status_room,
+					       .on_change = on_status_change,
+					       .arg = d};
+	const struct notify_context notify = {.base = d->base,
+					      .hub = d->hub,
+					      .healthy = is_healthy,
+					      .describe = describe,
+					      .arg = d};
 	int r;
 
 	d->methods = methods;
-	d->calls = (struct calls){.handlers = methods_handlers, .methods = &d->methods, .audit = &d->audit};
+	d->calls = (struct calls){.handlers = methods_handlers,
+				  .methods = &d->methods,
+				  .audit = &d->audit};
 	r = conns_new(&conns, &d->conns);
 	if (r == 0)
 		r = pictures_new(on_picture, d, &d->pictures);
@@ -416,11 +473,18 @@ static int new_clients(struct daemon *d)
 	return 0;
 }
 
-/* Before all that takes time, as the kernel checks BPF programs for seconds: who connects meanwhile waits for the loop. */
+/*
+ * Before all that takes time, as the kernel checks BPF programs for seconds: who connects meanwhile
+ * waits for the loop.
+ */
 static int new_sockets(struct daemon *d)
 {
-	const struct sockets_context sockets = {.base = d->base, .config = &d->config, .admin_gid = d->admin_gid,
-		.on_control = on_control_accept, .on_status = on_status_accept, .arg = d};
+	const struct sockets_context sockets = {.base = d->base,
+						.config = &d->config,
+						.admin_gid = d->admin_gid,
+						.on_control = on_control_accept,
+						.on_status = on_status_accept,
+						.arg = d};
 
 	return sockets_open(&sockets, &d->sockets);
 }
@@ -431,8 +495,9 @@ static int watch_signals(struct daemon *d)
 	d->sigint = evsignal_new(d->base, SIGINT, on_signal, d);
 	d->stop_deadline = evtimer_new(d->base, on_stop_deadline, d);
 	d->dying = event_new(d->base, decoder_dying_fd(), EV_READ | EV_PERSIST, on_dying, d);
-	if (!d->sigterm || !d->sigint || !d->stop_deadline || !d->dying || event_add(d->dying, NULL) < 0 || evsignal_add(d->sigterm, NULL) < 0 ||
-		evsignal_add(d->sigint, NULL) < 0)
+	if (!d->sigterm || !d->sigint || !d->stop_deadline || !d->dying ||
+	    event_add(d->dying, NULL) < 0 || evsignal_add(d->sigterm, NULL) < 0 ||
+	    evsignal_add(d->sigint, NULL) < 0)
 		return fail(-ENOMEM, "signals");
 	(void)signal(SIGPIPE, SIG_IGN);
 	return 0;
@@ -450,8 +515,9 @@ int daemon_new(struct config *config, struct daemon **ret)
 	memset(config, 0, sizeof(*config));
 	d->started_ns = io_now_ns();
 	quota_init(&d->quota, &d->config);
-	r = loop_new(2 * (size_t)d->config.max_connections + 4 * (size_t)d->config.max_targets + 3 * (size_t)d->config.max_triggers +
-		TIMERS_OTHERS, &d->base);
+	r = loop_new(2 * (size_t)d->config.max_connections + 4 * (size_t)d->config.max_targets +
+			     3 * (size_t)d->config.max_triggers + TIMERS_OTHERS,
+		     &d->base);
 	if (r < 0)
 		return fail(r, "event loop");
 	r = openings_new(d->base, NULL, &d->openings);
@@ -526,7 +592,8 @@ struct daemon *daemon_free(struct daemon *d)
 	quota_fini(&d->quota);
 	decoder_dying_wait(DYING_MS);
 	for (size_t i = 0; i < 4; i++) {
-		struct event *e = (struct event *[]){d->sigterm, d->sigint, d->stop_deadline, d->dying}[i];
+		struct event *e =
+			(struct event *[]){d->sigterm, d->sigint, d->stop_deadline, d->dying}[i];
 
 		if (e)
 			event_free(e);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon: builds every room in order, connects them by callbacks, runs the loop, and tears all down in the opposite
- * order. No room knows it: each gets in its constructor what it needs (event base, config, quota, hub).
+ * The daemon: builds every room in order, connects them by callbacks, runs the loop, and tears all
+ * down in the opposite order. No room knows it: each gets in its constructor what it needs (event
+ * base, config, quota, hub).
  */
 #pragma once
 

@@ -21,13 +21,23 @@ static const struct option_doc {
 	struct option option;
 	const char *arg, *doc;
 } options[] = {
-	{{"foreground", no_argument, NULL, 'f'}, "", "ignored: tracerd always runs in the foreground"},
-	{{"config", required_argument, NULL, 'c'}, "FILE", "configuration file, default " DEFAULT_CONFIG},
+	{{"foreground", no_argument, NULL, 'f'},
+	 "",
+	 "ignored: tracerd always runs in the foreground"},
+	{{"config", required_argument, NULL, 'c'},
+	 "FILE",
+	 "configuration file, default " DEFAULT_CONFIG},
 	{{"runtime-dir", required_argument, NULL, 'r'}, "DIR", "directory of the sockets"},
 	{{"state-dir", required_argument, NULL, 's'}, "DIR", "directory of the snapshots"},
-	{{"log-level", required_argument, NULL, 'l'}, "LEVEL", "error, warning, notice, info or debug"},
-	{{"print-config", no_argument, NULL, 'p'}, "", "print the configuration with the meaning of each key, and exit"},
-	{{"print-schema", no_argument, NULL, 'P'}, "", "print the schema of the control protocol and exit"},
+	{{"log-level", required_argument, NULL, 'l'},
+	 "LEVEL",
+	 "error, warning, notice, info or debug"},
+	{{"print-config", no_argument, NULL, 'p'},
+	 "",
+	 "print the configuration with the meaning of each key, and exit"},
+	{{"print-schema", no_argument, NULL, 'P'},
+	 "",
+	 "print the schema of the control protocol and exit"},
 	{{"version", no_argument, NULL, 'V'}, "", "print the version and exit"},
 	{{"help", no_argument, NULL, 'h'}, "", "print this and exit"},
 };
@@ -39,11 +49,13 @@ struct arguments {
 
 static void print_help(void)
 {
-	(void)printf("Usage: tracerd [OPTION...]\nThe flight recorder for running programs; tracectl(1) talks to it.\n\n");
+	(void)printf(
+		"Usage: tracerd [OPTION...]\nThe flight recorder for running programs; tracectl(1) talks to it.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		char name[40];
 
-		(void)snprintf(name, sizeof(name), "--%s%s%s", options[i].option.name, options[i].arg[0] ? " " : "", options[i].arg);
+		(void)snprintf(name, sizeof(name), "--%s%s%s", options[i].option.name,
+			       options[i].arg[0] ? " " : "", options[i].arg);
 		(void)printf("  %-22s %s\n", name, options[i].doc);
 	}
 	(void)printf("\nSIGTERM and SIGINT stop it in an orderly way.\n");
@@ -147,8 +159,17 @@ static int load_config(const struct arguments *a, struct config *c)
  */
 static int clean_environment(void)
 {
-	static const char *const allowed[] = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS",
-		"LISTEN_FDNAMES", "JOURNAL_STREAM", "INVOCATION_ID", "LANG", "LC_ALL", "TZ"};
+	static const char *const allowed[] = {"NOTIFY_SOCKET",
+					      "WATCHDOG_USEC",
+					      "WATCHDOG_PID",
+					      "LISTEN_PID",
+					      "LISTEN_FDS",
+					      "LISTEN_FDNAMES",
+					      "JOURNAL_STREAM",
+					      "INVOCATION_ID",
+					      "LANG",
+					      "LC_ALL",
+					      "TZ"};
 	char *kept[ARRAY_SIZE(allowed)] = {0};
 	int r = 0;
 

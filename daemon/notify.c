@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The protocol of sd_notify(3) on a socket that never blocks, driven by the timers of the loop. sd_notify() itself blocks
- * while the manager's socket is full, and the recording would wait with it.
+ * The protocol of sd_notify(3) on a socket that never blocks, driven by the timers of the loop.
+ * sd_notify() itself blocks while the manager's socket is full, and the recording would wait with
+ * it.
  */
 #include "daemon/notify.h"
 
@@ -44,7 +45,8 @@ static int manager_connect(const char *where)
 	memcpy(sa.sun_path, where, len);
 	if (where[0] == '@')
 		sa.sun_path[0] = '\0';
-	if (connect(sock, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
+	if (connect(sock, (struct sockaddr *)&sa,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
 		return -errno;
 	return take_fd(&sock);
 }
@@ -116,7 +118,8 @@ int notify_new(const struct notify_context *context, struct notify **ret)
 		return -ENOMEM;
 	hub_watch(context->hub, on_change, n);
 	if (sd_watchdog_enabled(0, &usec) > 0 && usec >= 2) {
-		struct timeval tv = {.tv_sec = (time_t)(usec / 2 / 1000000), .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
+		struct timeval tv = {.tv_sec = (time_t)(usec / 2 / 1000000),
+				     .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
 
 		n->watchdog = event_new(context->base, -1, EV_PERSIST, on_watchdog, n);
 		if (!n->watchdog || event_add(n->watchdog, &tv) < 0)
@@ -150,7 +153,8 @@ void notify_ready(struct notify *n)
 	/* The one message that must arrive. */
 	(void)poll(&wait, 1, READY_WAIT_MS);
 	if (!manager_notify(n, "READY=1"))
-		log_warning("cannot tell the service manager that tracerd is ready: %s", strerror(errno));
+		log_warning("cannot tell the service manager that tracerd is ready: %s",
+			    strerror(errno));
 	send_status(n);
 }
 

@@ -21,10 +21,13 @@ static int lock_runtime_dir(const char *path, int *ret_fd)
 	return dir < 0 ? -errno : lock_file(dir, "lock", ret_fd);
 }
 
-static int make_socket(const struct sockets_context *c, const char *name, unsigned int mode, listener_accept accept,
-		       struct listener **ret)
+static int make_socket(const struct sockets_context *c, const char *name, unsigned int mode,
+		       listener_accept accept, struct listener **ret)
 {
-	struct listener_place place = {.dir = c->config->runtime_dir, .name = name, .mode = mode, .gid = c->admin_gid};
+	struct listener_place place = {.dir = c->config->runtime_dir,
+				       .name = name,
+				       .mode = mode,
+				       .gid = c->admin_gid};
 	_cleanup_close_ int fd = -1;
 	char path[128];
 	int r;
@@ -47,16 +50,20 @@ static int take_sockets(const struct sockets_context *c, struct sockets *s)
 
 	for (int i = 0; i < n; i++) {
 		int fd = SD_LISTEN_FDS_START + i;
-		bool control = strcmp(names[i], "control") == 0, status = strcmp(names[i], "status") == 0;
+		bool control = strcmp(names[i], "control") == 0,
+		     status = strcmp(names[i], "status") == 0;
 		struct listener **slot = control ? &s->control : &s->status;
 
 		if (r < 0 || !(control || status) || *slot) {
 			if (r == 0)
-				log_warning("ignoring socket \"%s\" of the service manager: its name is neither control nor status", names[i]);
+				log_warning(
+					"ignoring socket \"%s\" of the service manager: its name is neither control nor status",
+					names[i]);
 			(void)close_fd(fd);
 			continue;
 		}
-		r = listener_new(c->base, fd, NULL, control ? c->on_control : c->on_status, c->arg, slot);
+		r = listener_new(c->base, fd, NULL, control ? c->on_control : c->on_status, c->arg,
+				 slot);
 		if (r < 0)
 			(void)close_fd(fd);
 	}
@@ -91,7 +98,8 @@ int sockets_open(const struct sockets_context *c, struct sockets *s)
 	}
 	r = 0;
 	if (!s->control)
-		r = make_socket(c, "control.sock", c->config->socket_mode, c->on_control, &s->control);
+		r = make_socket(c, "control.sock", c->config->socket_mode, c->on_control,
+				&s->control);
 	if (r == 0 && !s->status)
 		r = make_socket(c, "status.sock", c->config->status_mode, c->on_status, &s->status);
 	return r < 0 ? fail(r, "sockets") : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's two sockets: taken from the service manager by name, or made in the runtime directory, which is locked for
- * as long as the daemon lives. Must not know what is spoken on them.
+ * The daemon's two sockets: taken from the service manager by name, or made in the runtime
+ * directory, which is locked for as long as the daemon lives. Must not know what is spoken on them.
  */
 #pragma once
 

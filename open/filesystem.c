@@ -32,9 +32,10 @@
 
 /* Served by the kernel, or by a server of the administrator's. */
 static const uint32_t trusted[] = {
-	EXT4_SUPER_MAGIC, XFS_MAGIC, BTRFS_MAGIC, BCACHEFS_MAGIC, ZFS_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC_, RAMFS_MAGIC_,
-	SQUASHFS_MAGIC, EROFS_MAGIC, ISOFS_SUPER_MAGIC, UDF_MAGIC, VFAT_MAGIC, EXFAT_MAGIC, NTFS3_MAGIC, NFS_SUPER_MAGIC,
-	CIFS_MAGIC, SMB2_MAGIC,
+	EXT4_SUPER_MAGIC,  XFS_MAGIC,    BTRFS_MAGIC,  BCACHEFS_MAGIC, ZFS_MAGIC,
+	F2FS_SUPER_MAGIC,  TMPFS_MAGIC_, RAMFS_MAGIC_, SQUASHFS_MAGIC, EROFS_MAGIC,
+	ISOFS_SUPER_MAGIC, UDF_MAGIC,    VFAT_MAGIC,   EXFAT_MAGIC,    NTFS3_MAGIC,
+	NFS_SUPER_MAGIC,   CIFS_MAGIC,   SMB2_MAGIC,
 };
 
 /* "MAJ:MIN" of the mount with this id, where `pid` sees it. */
@@ -49,7 +50,10 @@ static int mount_device(pid_t pid, uint64_t id, char ret[32])
 	r = io_read_file_at(AT_FDCWD, path, MOUNTINFO_MAX, &text, &len);
 	if (r < 0)
 		return r;
-	/* A line by itself: sscanf() measures all that follows, and there may be thousands of mounts. */
+	/*
+	 * A line by itself: sscanf() measures all that follows, and there may be thousands of
+	 * mounts.
+	 */
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		unsigned long long this;
 
@@ -72,21 +76,27 @@ static bool is_host_overlay(const char *device)
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		char this[32];
 
-		if (strstr(line, " - overlay ") && sscanf(line, "%*u %*u %31[0-9:]", this) == 1 && !strcmp(this, device))
+		if (strstr(line, " - overlay ") && sscanf(line, "%*u %*u %31[0-9:]", this) == 1 &&
+		    !strcmp(this, device))
 			return true;
 	}
 	return false;
 }
 
-/* Of a container that the administrator's tools made; a user's own overlay is in no mount namespace but the user's. */
+/*
+ * Of a container that the administrator's tools made; a user's own overlay is in no mount namespace
+ * but the user's.
+ */
 static bool is_trusted_overlay(int fd, pid_t pid)
 {
 	struct statx stx;
 	char device[32];
 
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stx) < 0 || !(stx.stx_mask & STATX_MNT_ID))
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_MNT_ID))
 		return false;
-	if (mount_device(1, stx.stx_mnt_id, device) < 0 && (pid <= 0 || mount_device(pid, stx.stx_mnt_id, device) < 0))
+	if (mount_device(1, stx.stx_mnt_id, device) < 0 &&
+	    (pid <= 0 || mount_device(pid, stx.stx_mnt_id, device) < 0))
 		return false;
 	return is_host_overlay(device);
 }

@@ -2,15 +2,16 @@
 /*
  * tracerd-open: opens files on behalf of targets, with what the target's user could do and no more.
  *
- * What a process maps, names or links is its user's word: in a mount namespace of his own any path shows any file. The
- * daemon must read files of all users, so it would read anything for anybody. Here the kernel is asked as the user: a
- * worker takes on the file system uid, gid and groups of the target's process, and then permissions, ACLs and whatever
- * else the kernel knows hold by themselves. To check each component of a path by hand would be to write the
- * kernel's rules again, of every file system, and to lose every race.
+ * What a process maps, names or links is its user's word: in a mount namespace of his own any path
+ * shows any file. The daemon must read files of all users, so it would read anything for anybody.
+ * Here the kernel is asked as the user: a worker takes on the file system uid, gid and groups of
+ * the target's process, and then permissions, ACLs and whatever else the kernel knows hold by
+ * themselves. To check each component of a path by hand would be to write the kernel's rules again,
+ * of every file system, and to lose every race.
  *
- * This process, the front, alone can take on others' rights (CAP_SETUID, CAP_SETGID). It opens nothing and reads nothing
- * but its socket: it makes workers, one for each set of rights, ends those that did not answer in time, and reaps none
- * that hangs. It goes when the daemon goes.
+ * This process, the front, alone can take on others' rights (CAP_SETUID, CAP_SETGID). It opens
+ * nothing and reads nothing but its socket: it makes workers, one for each set of rights, ends
+ * those that did not answer in time, and reaps none that hangs. It goes when the daemon goes.
  */
 #include <errno.h>
 #include <poll.h>
@@ -76,7 +77,10 @@ static void on_child(int sig)
 {
 }
 
-/* A worker's end is seen while we wait and at no other time, so that the pid of one that is to be ended is still its own. */
+/*
+ * A worker's end is seen while we wait and at no other time, so that the pid of one that is to be
+ * ended is still its own.
+ */
 static int watch_children(void)
 {
 	const struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP};
@@ -84,7 +88,9 @@ static int watch_children(void)
 
 	(void)sigemptyset(&child);
 	(void)sigaddset(&child, SIGCHLD);
-	return sigaction(SIGCHLD, &sa, NULL) < 0 || sigprocmask(SIG_BLOCK, &child, NULL) < 0 ? -errno : 0;
+	return sigaction(SIGCHLD, &sa, NULL) < 0 || sigprocmask(SIG_BLOCK, &child, NULL) < 0
+		       ? -errno
+		       : 0;
 }
 
 int main(void)
@@ -95,7 +101,8 @@ int main(void)
 
 	(void)sigemptyset(&none);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (syscall(SYS_close_range, OPENER_PROTOCOL_FD + 1, ~0U, 0) < 0 || rights_front() < 0 || watch_children() < 0)
+	if (syscall(SYS_close_range, OPENER_PROTOCOL_FD + 1, ~0U, 0) < 0 || rights_front() < 0 ||
+	    watch_children() < 0)
 		return 1;
 	for (;;) {
 		int fd = -1;

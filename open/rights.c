@@ -32,8 +32,9 @@ static int keep(const cap_value_t *wanted, size_t n)
 
 		if (cap_get_flag(now, wanted[i], CAP_PERMITTED, &has) < 0)
 			return -errno;
-		if (has == CAP_SET && (cap_set_flag(next, CAP_PERMITTED, 1, &wanted[i], CAP_SET) < 0 ||
-				       cap_set_flag(next, CAP_EFFECTIVE, 1, &wanted[i], CAP_SET) < 0))
+		if (has == CAP_SET &&
+		    (cap_set_flag(next, CAP_PERMITTED, 1, &wanted[i], CAP_SET) < 0 ||
+		     cap_set_flag(next, CAP_EFFECTIVE, 1, &wanted[i], CAP_SET) < 0))
 			return -errno;
 	}
 	return cap_set_proc(next) < 0 ? -errno : 0;
@@ -44,7 +45,10 @@ static int no_more(void)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	/* root's uids bring no capabilities back; needs CAP_SETPCAP, and without it there is no root to do so */
+	/*
+	 * root's uids bring no capabilities back; needs CAP_SETPCAP, and without it there is no
+	 * root to do so
+	 */
 	(void)prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED, 0, 0, 0);
 	return 0;
 }
@@ -70,10 +74,16 @@ int rights_become(uid_t uid, gid_t gid, const gid_t *groups, size_t n_groups)
 {
 	static const cap_value_t read_search = CAP_DAC_READ_SEARCH;
 
-	/* What may not be taken on must be ours already: then nothing changes, and nothing is gained. */
+	/*
+	 * What may not be taken on must be ours already: then nothing changes, and nothing is
+	 * gained.
+	 */
 	if (setgroups(n_groups, groups) < 0 && !(uid == getuid() && has_groups(groups, n_groups)))
 		return -EPERM;
-	/* These calls do not say whether they have failed; with -1 they change nothing and tell what is. */
+	/*
+	 * These calls do not say whether they have failed; with -1 they change nothing and tell
+	 * what is.
+	 */
 	(void)setfsgid(gid);
 	(void)setfsuid(uid);
 	if ((gid_t)setfsgid((gid_t)-1) != gid || (uid_t)setfsuid((uid_t)-1) != uid)
@@ -87,13 +97,22 @@ int rights_filter(void)
 	return 0;
 #else
 	static const int allowed[] = {
-		SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(close), SCMP_SYS(fcntl),
-		SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(fstatfs), SCMP_SYS(lseek),
-		SCMP_SYS(read), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(sendfile), SCMP_SYS(memfd_create),
-		SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(brk), SCMP_SYS(madvise), SCMP_SYS(futex),
-		SCMP_SYS(clock_gettime), SCMP_SYS(getrandom), SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall),
-		SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(tgkill), SCMP_SYS(rt_sigprocmask), SCMP_SYS(exit),
-		SCMP_SYS(exit_group),
+		SCMP_SYS(recvmsg),       SCMP_SYS(sendmsg),
+		SCMP_SYS(openat),        SCMP_SYS(openat2),
+		SCMP_SYS(close),         SCMP_SYS(fcntl),
+		SCMP_SYS(fstat),         SCMP_SYS(newfstatat),
+		SCMP_SYS(statx),         SCMP_SYS(fstatfs),
+		SCMP_SYS(lseek),         SCMP_SYS(read),
+		SCMP_SYS(pread64),       SCMP_SYS(write),
+		SCMP_SYS(writev),        SCMP_SYS(sendfile),
+		SCMP_SYS(memfd_create),  SCMP_SYS(munmap),
+		SCMP_SYS(mremap),        SCMP_SYS(brk),
+		SCMP_SYS(madvise),       SCMP_SYS(futex),
+		SCMP_SYS(clock_gettime), SCMP_SYS(getrandom),
+		SCMP_SYS(rt_sigreturn),  SCMP_SYS(restart_syscall),
+		SCMP_SYS(getpid),        SCMP_SYS(gettid),
+		SCMP_SYS(tgkill),        SCMP_SYS(rt_sigprocmask),
+		SCMP_SYS(exit),          SCMP_SYS(exit_group),
 	};
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int r = 0;
@@ -103,7 +122,8 @@ int rights_filter(void)
 	for (size_t i = 0; i < ARRAY_SIZE(allowed) && r == 0; i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0);
 	if (r == 0) /* memory, but never code */
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, 4, 0));
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+				     SCMP_A2(SCMP_CMP_MASKED_EQ, 4, 0));
 	if (r == 0)
 		r = seccomp_load(ctx);
 	seccomp_release(ctx);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rights of tracerd-open. The front keeps what it needs to give workers the rights of others. A worker has those of one
- * user for everything that touches a file (file system uid and gid, groups, no capabilities) and keeps the daemon's uid
- * for everything else, so that the user can neither signal nor trace it.
+ * The rights of tracerd-open. The front keeps what it needs to give workers the rights of others. A
+ * worker has those of one user for everything that touches a file (file system uid and gid, groups,
+ * no capabilities) and keeps the daemon's uid for everything else, so that the user can neither
+ * signal nor trace it.
  */
 #pragma once
 
@@ -15,8 +16,8 @@
 int rights_front(void) _must_check_;
 
 /*
- * A worker, for good: -EPERM where the rights could not be taken on in full, so that nothing is opened with others.
- * uid 0 keeps CAP_DAC_READ_SEARCH where the front has it.
+ * A worker, for good: -EPERM where the rights could not be taken on in full, so that nothing is
+ * opened with others. uid 0 keeps CAP_DAC_READ_SEARCH where the front has it.
  */
 int rights_become(uid_t uid, gid_t gid, const gid_t *groups, size_t n_groups) _must_check_;
 

@@ -49,7 +49,8 @@ static int hand_over(struct worker *w)
 	r = filesystem_copy(fd, (uint64_t)a->stat.st_size, w->request.max_copy, &a->fd);
 	w->answer.copied = r == 0;
 	if (r == -EFBIG)
-		(void)snprintf(a->why, sizeof(a->why), "too large to be copied from a file system that users can serve");
+		(void)snprintf(a->why, sizeof(a->why),
+			       "too large to be copied from a file system that users can serve");
 	else if (r < 0)
 		(void)snprintf(a->why, sizeof(a->why), "cannot be copied: %s", strerror(-r));
 	return r;
@@ -81,8 +82,8 @@ static void serve(struct worker *w, int root_fd, int mapped_fd)
 }
 
 /*
- * The kernel decides as it does for a debugger. Something must be read: a process that has just ended has no memory, and
- * older kernels let anybody open that.
+ * The kernel decides as it does for a debugger. Something must be read: a process that has just
+ * ended has no memory, and older kernels let anybody open that.
  */
 static void look_into(struct worker *w, int process_fd)
 {
@@ -99,9 +100,11 @@ static bool is_sound(const struct opener_request *q, ssize_t len, size_t n_fds)
 
 	if (len == sizeof(*q) && q->fds == OPENER_FD_PROCESS)
 		return n_fds == 1;
-	return len == sizeof(*q) && n_fds == (size_t)__builtin_popcount(q->fds) && !(q->fds & ~3U) &&
-	       memchr(n->path, '\0', sizeof(n->path)) && memchr(n->object, '\0', sizeof(n->object)) &&
-	       n->build_id_len <= sizeof(n->build_id) && n->kind >= FILE_REQUEST_OBJECT && n->kind <= FILE_REQUEST_PERFMAP;
+	return len == sizeof(*q) && n_fds == (size_t)__builtin_popcount(q->fds) &&
+	       !(q->fds & ~3U) && memchr(n->path, '\0', sizeof(n->path)) &&
+	       memchr(n->object, '\0', sizeof(n->object)) &&
+	       n->build_id_len <= sizeof(n->build_id) && n->kind >= FILE_REQUEST_OBJECT &&
+	       n->kind <= FILE_REQUEST_PERFMAP;
 }
 
 /* False at the end. */
@@ -109,7 +112,8 @@ static bool step(struct worker *w)
 {
 	int fds[2] = {-1, -1}, root = -1, mapped = -1, *next = fds;
 	size_t n_fds = 0;
-	ssize_t n = io_recv_fds(w->sock, &w->request, sizeof(w->request), fds, ARRAY_SIZE(fds), &n_fds, 0);
+	ssize_t n = io_recv_fds(w->sock, &w->request, sizeof(w->request), fds, ARRAY_SIZE(fds),
+				&n_fds, 0);
 	bool going = n > 0 && is_sound(&w->request, n, n_fds);
 
 	if (going) {
@@ -119,7 +123,8 @@ static bool step(struct worker *w)
 			look_into(w, fds[0]);
 		else
 			serve(w, root, mapped);
-		going = io_send_fds(w->sock, &w->answer, sizeof(w->answer), &w->answer.answer.fd, w->answer.found, 0) > 0;
+		going = io_send_fds(w->sock, &w->answer, sizeof(w->answer), &w->answer.answer.fd,
+				    w->answer.found, 0) > 0;
 		close_fdp(&w->answer.answer.fd);
 	}
 	for (size_t i = 0; n > 0 && i < n_fds; i++)
@@ -138,7 +143,10 @@ void worker_run(const struct opener_command *start, int sock)
 	(void)prctl(PR_SET_NAME, "tracerd-open");
 	(void)setrlimit(RLIMIT_CORE, &core);
 	r = rights_become(start->uid, start->gid, start->groups, start->n_groups);
-	/* The change of rights has taken it away. If the front has ended before, the socket says so. */
+	/*
+	 * The change of rights has taken it away. If the front has ended before, the socket says
+	 * so.
+	 */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (r == 0)
 		r = rights_filter();

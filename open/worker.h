@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One worker of tracerd-open: answers requests on its socket with the rights that it has been given, until the end. */
+/*
+ * One worker of tracerd-open: answers requests on its socket with the rights that it has been
+ * given, until the end.
+ */
 #pragma once
 
 #include "common/decoder/opener_protocol.h"

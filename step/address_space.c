@@ -17,8 +17,8 @@
 
 #define MAX_MAPS 65536u
 /*
- * Copies of pages that one process may have; when there is one more, all are dropped, and read again when they
- * run.
+ * Copies of pages that one process may have; when there is one more, all are dropped, and read
+ * again when they run.
  */
 #define MAX_PAGES 8192u
 #define MAX_VDSO (64u << 10)
@@ -57,7 +57,8 @@ uint64_t address_space_epoch(const struct address_space *s)
 	return s->epoch;
 }
 
-int address_space_new(const struct address_space_shared *shared, pid_t pid, struct address_space **ret)
+int address_space_new(const struct address_space_shared *shared, pid_t pid,
+		      struct address_space **ret)
 {
 	struct address_space *s = calloc(1, sizeof(*s));
 
@@ -156,8 +157,8 @@ static size_t peek_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 
 size_t address_space_read_memory(pid_t tid, uint64_t address, uint8_t *buf, size_t n)
 {
-	struct iovec local = {buf, n},
-		     remote = {(void *)(uintptr_t)address, n}; // NOLINT: an address of another process
+	struct iovec local = {buf, n}, remote = {(void *)(uintptr_t)address,
+						 n}; // NOLINT: an address of another process
 	_cleanup_close_ int fd = -1;
 	char path[48];
 	ssize_t got;
@@ -250,7 +251,8 @@ static int parse_maps(const char *text, size_t len, struct map **ret, size_t *re
 			return -ENOMEM;
 		}
 		new->m.path_len = strlen(new->m.path);
-		new->file = m.ino && new->m.path[0] == '/' && proc_path_len(new->m.path, new->m.path_len) == new->m.path_len;
+		new->file = m.ino &&new->m.path[0] == '/' &&
+			    proc_path_len(new->m.path, new->m.path_len) == new->m.path_len;
 		new->writable = m.prot & PROT_WRITE || m.shared || !new->file;
 		n++;
 	}
@@ -261,8 +263,9 @@ static int parse_maps(const char *text, size_t len, struct map **ret, size_t *re
 
 static bool same_map(const struct map *a, const struct map *b)
 {
-	return a->m.start == b->m.start && a->m.end == b->m.end && a->m.pgoff == b->m.pgoff && a->m.ino == b->m.ino &&
-	       a->m.maj == b->m.maj && a->m.min == b->m.min && a->m.prot == b->m.prot && a->m.shared == b->m.shared &&
+	return a->m.start == b->m.start && a->m.end == b->m.end && a->m.pgoff == b->m.pgoff &&
+	       a->m.ino == b->m.ino && a->m.maj == b->m.maj && a->m.min == b->m.min &&
+	       a->m.prot == b->m.prot && a->m.shared == b->m.shared &&
 	       strcmp(a->m.path, b->m.path) == 0;
 }
 
@@ -276,7 +279,9 @@ static int save_vdso(struct address_space *s, pid_t tid, const struct map *map)
 	image = malloc(n);
 	if (!image)
 		return -ENOMEM;
-	return address_space_read_memory(tid, map->m.start, image, n) == n ? step_code_vdso(s->shared.code, image, n) : 0;
+	return address_space_read_memory(tid, map->m.start, image, n) == n
+		       ? step_code_vdso(s->shared.code, image, n)
+		       : 0;
 }
 
 /* Replaces the list of mappings, and records what is new; both lists are sorted by address. */
@@ -331,8 +336,10 @@ int address_space_record(const struct address_space *s, uint64_t ticks, pid_t ti
 		r = sideband_mmap(s->shared.sideband, ticks, s->pid, tid, &s->maps[i].m, NULL);
 	for (size_t i = 0; r == 0 && i < s->n_pages; i++) {
 		const struct page *p = s->pages[i];
-		const struct proc_map m = {
-			.start = p->start, .end = p->start + STEP_CODE_PAGE, .prot = p->prot, .pgoff = p->saved};
+		const struct proc_map m = {.start = p->start,
+					   .end = p->start + STEP_CODE_PAGE,
+					   .prot = p->prot,
+					   .pgoff = p->saved};
 
 		if (!p->saved)
 			continue;
@@ -432,7 +439,8 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
 	    !fileid_is_mapped(fd, &st, map->m.maj, map->m.min, map->m.ino))
 		return false;
-	n = io_pread_full(fd, bytes, sizeof(bytes), (off_t)(map->m.pgoff + (p->start - map->m.start)));
+	n = io_pread_full(fd, bytes, sizeof(bytes),
+			  (off_t)(map->m.pgoff + (p->start - map->m.start)));
 	/* After the end of the file memory has zeros, which nobody executes. */
 	return n > 0 && memcmp(bytes, p->bytes, (size_t)n) == 0;
 }
@@ -440,12 +448,15 @@ static bool page_is_in_file(const struct map *map, pid_t tid, const struct page 
 /* Writes the page to the code file, and a record that it is mapped from there. */
 static int save_page(struct address_space *s, pid_t tid, const struct map *map, struct page *p)
 {
-	struct proc_map m = {.start = p->start, .end = p->start + STEP_CODE_PAGE, .prot = map->m.prot};
-	int r = step_code_add(s->shared.code, p->bytes, p->bytes + STEP_CODE_PAGE, p->tail, &m.pgoff);
+	struct proc_map m = {.start = p->start,
+			     .end = p->start + STEP_CODE_PAGE,
+			     .prot = map->m.prot};
+	int r = step_code_add(s->shared.code, p->bytes, p->bytes + STEP_CODE_PAGE, p->tail,
+			      &m.pgoff);
 
 	if (r == 0)
-		r = sideband_mmap(s->shared.sideband, step_clock_now(s->shared.clock), s->pid, tid, &m,
-				  s->shared.code->path);
+		r = sideband_mmap(s->shared.sideband, step_clock_now(s->shared.clock), s->pid, tid,
+				  &m, s->shared.code->path);
 	if (r == 0) {
 		p->saved = m.pgoff;
 		p->prot = m.prot;
@@ -461,7 +472,8 @@ static bool load_page(pid_t tid, struct page *p)
 
 	if (n < STEP_CODE_PAGE)
 		return false;
-	p->tail = (uint16_t)address_space_read_memory(tid, p->start + STEP_CODE_PAGE, p->bytes + STEP_CODE_PAGE, STEP_CODE_TAIL);
+	p->tail = (uint16_t)address_space_read_memory(tid, p->start + STEP_CODE_PAGE,
+						      p->bytes + STEP_CODE_PAGE, STEP_CODE_TAIL);
 	return true;
 }
 
@@ -475,8 +487,8 @@ static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct 
 	*ret = NULL;
 	if (!map) {
 		/*
-		 * A mapping that we have missed, or none. In the second case read the mappings only once, since
-		 * the program may fault in a loop.
+		 * A mapping that we have missed, or none. In the second case read the mappings only
+		 * once, since the program may fault in a loop.
 		 */
 		if (start >= USER_END || s->missed == start)
 			return 0;
@@ -512,7 +524,8 @@ static int meet_page(struct address_space *s, pid_t tid, uint64_t start, struct 
 }
 
 /* Compares the next instruction with the copy, and saves the page again if it has changed. */
-static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t at, const uint8_t *code, size_t n)
+static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t at,
+		      const uint8_t *code, size_t n)
 {
 	const struct map *map;
 
@@ -522,8 +535,8 @@ static int check_page(struct address_space *s, pid_t tid, struct page *p, size_t
 	return map && load_page(tid, p) ? save_page(s, tid, map, p) : 0;
 }
 
-int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is64, uint8_t code[INSN_MAX],
-			struct insn *ret)
+int address_space_fetch(struct address_space *s, pid_t tid, uint64_t ip, bool is64,
+			uint8_t code[INSN_MAX], struct insn *ret)
 {
 	const uint64_t start = ip & ~(uint64_t)(STEP_CODE_PAGE - 1);
 	const size_t at = (size_t)(ip - start);

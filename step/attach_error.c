@@ -38,30 +38,38 @@ static long yama_scope(void)
 	return io_read_file_at(AT_FDCWD, YAMA, 16, &text, &len) < 0 ? 0 : strtol(text, NULL, 10);
 }
 
-void attach_error_describe_eperm(pid_t pid, const char *status, long yama, uid_t uid, char *ret, size_t size)
+void attach_error_describe_eperm(pid_t pid, const char *status, long yama, uid_t uid, char *ret,
+				 size_t size)
 {
-	const long tracer = status_number(status, "\nTracerPid:\t", 0), owner = status_number(status, "\nUid:\t", 1);
+	const long tracer = status_number(status, "\nTracerPid:\t", 0),
+		   owner = status_number(status, "\nUid:\t", 1);
 	const int n = (int)pid;
 
 	if (tracer > 0)
-		(void)snprintf(ret, size, "process %d is already traced, by process %ld (a debugger, or another stepper)",
-			       n, tracer);
+		(void)snprintf(
+			ret, size,
+			"process %d is already traced, by process %ld (a debugger, or another stepper)",
+			n, tracer);
 	else if (!strstr(status, "\nVmSize:\t"))
 		(void)snprintf(ret, size, "process %d is a thread of the kernel, or has ended", n);
 	else if (owner >= 0 && (uid_t)owner != uid)
 		(void)snprintf(ret, size, "process %d is owned by uid %ld", n, owner);
 	else if (yama == 1)
-		(void)snprintf(ret, size,
-			       "the kernel lets only a parent trace process %d (kernel.yama.ptrace_scope is 1): start "
-			       "the program by 'tracectl run --backend=step', or arm it as root",
-			       n);
+		(void)snprintf(
+			ret, size,
+			"the kernel lets only a parent trace process %d (kernel.yama.ptrace_scope is 1): start "
+			"the program by 'tracectl run --backend=step', or arm it as root",
+			n);
 	else if (yama > 1)
-		(void)snprintf(ret, size, "the kernel lets %s trace process %d (kernel.yama.ptrace_scope is %ld)",
-			       yama == 2 ? "only administrators" : "nobody", n, yama);
+		(void)snprintf(
+			ret, size,
+			"the kernel lets %s trace process %d (kernel.yama.ptrace_scope is %ld)",
+			yama == 2 ? "only administrators" : "nobody", n, yama);
 	else
-		(void)snprintf(ret, size,
-			       "the kernel does not let uid %u trace process %d: it has privileges, or hides from its user",
-			       (unsigned int)uid, n);
+		(void)snprintf(
+			ret, size,
+			"the kernel does not let uid %u trace process %d: it has privileges, or hides from its user",
+			(unsigned int)uid, n);
 }
 
 static void not_permitted(pid_t pid, char *ret, size_t size)
@@ -88,9 +96,11 @@ void attach_error_describe(pid_t pid, int error, char *ret, size_t size)
 		(void)snprintf(ret, size, "no such process: %d", (int)pid);
 		break;
 	case -E2BIG:
-		(void)snprintf(ret, size, "process %d has more threads than can be stepped", (int)pid);
+		(void)snprintf(ret, size, "process %d has more threads than can be stepped",
+			       (int)pid);
 		break;
 	default:
-		(void)snprintf(ret, size, "process %d cannot be stepped: %s", (int)pid, strerror(-error));
+		(void)snprintf(ret, size, "process %d cannot be stepped: %s", (int)pid,
+			       strerror(-error));
 	}
 }

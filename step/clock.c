@@ -13,7 +13,10 @@
 #define NS_GAP 8u
 #define MAX_SHIFT 31u
 
-/* The kernel's own conversion, from the first page of any event's ring; false if it exports none to us. */
+/*
+ * The kernel's own conversion, from the first page of any event's ring; false if it exports none to
+ * us.
+ */
 static bool read_perf_page(struct step_clock *c)
 {
 	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
@@ -87,7 +90,8 @@ uint64_t step_clock_ns(const struct step_clock *c, uint64_t ticks)
 
 uint32_t step_clock_ratio(const struct step_clock *c)
 {
-	const uint64_t hundreds = ((UINT64_C(10) << c->conv.shift) + c->conv.mult / 2) / c->conv.mult;
+	const uint64_t hundreds =
+		((UINT64_C(10) << c->conv.shift) + c->conv.mult / 2) / c->conv.mult;
 
 	/* 1 GHz is 10; one tick for a nanosecond where ticks are nanoseconds */
 	return hundreds > 0 && hundreds < 256 ? (uint32_t)hundreds : 1;

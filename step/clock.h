@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time of a stepped recording: ticks, which TSC packets carry, and their conversion to the clock of the side-band
- * records. Ticks are the processor's TSC where it is reliable, else nanoseconds of MONOTONIC_RAW.
+ * The time of a stepped recording: ticks, which TSC packets carry, and their conversion to the
+ * clock of the side-band records. Ticks are the processor's TSC where it is reliable, else
+ * nanoseconds of MONOTONIC_RAW.
  *
- * The records are on perf's own clock where the kernel exports the conversion, else on MONOTONIC_RAW, by two brackets:
- * one taken at the start, one when the recording is written. So times are kept as ticks until then.
+ * The records are on perf's own clock where the kernel exports the conversion, else on
+ * MONOTONIC_RAW, by two brackets: one taken at the start, one when the recording is written. So
+ * times are kept as ticks until then.
  */
 #pragma once
 
@@ -26,7 +28,9 @@ struct step_clock {
 /* `raw`: the records are to be on MONOTONIC_RAW. */
 void step_clock_init(struct step_clock *c, bool raw);
 
-/* Ticks now; each result is so much later than the one before that their nanoseconds differ, too. */
+/*
+ * Ticks now; each result is so much later than the one before that their nanoseconds differ, too.
+ */
 uint64_t step_clock_now(struct step_clock *c);
 
 /* Computes the conversion; more exactly each time it is called during the recording. */

@@ -66,36 +66,41 @@ static int write_head(const struct step_code *c, int fd)
 		Elf64_Ehdr header;
 		Elf64_Phdr code;
 	} head = {
-		.header = {
-			.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-			.e_type = ET_DYN,
-			.e_machine = EM_X86_64,
-			.e_version = EV_CURRENT,
-			.e_phoff = sizeof(Elf64_Ehdr),
-			.e_ehsize = sizeof(Elf64_Ehdr),
-			.e_phentsize = sizeof(Elf64_Phdr),
-			.e_phnum = 1,
-		},
-		.code = {
-			.p_type = PT_LOAD,
-			.p_flags = PF_R | PF_X,
-			.p_filesz = size,
-			.p_memsz = size,
-			.p_align = STEP_CODE_PAGE,
-		},
+		.header =
+			{
+				.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+					    ELFDATA2LSB, EV_CURRENT},
+				.e_type = ET_DYN,
+				.e_machine = EM_X86_64,
+				.e_version = EV_CURRENT,
+				.e_phoff = sizeof(Elf64_Ehdr),
+				.e_ehsize = sizeof(Elf64_Ehdr),
+				.e_phentsize = sizeof(Elf64_Phdr),
+				.e_phnum = 1,
+			},
+		.code =
+			{
+				.p_type = PT_LOAD,
+				.p_flags = PF_R | PF_X,
+				.p_filesz = size,
+				.p_memsz = size,
+				.p_align = STEP_CODE_PAGE,
+			},
 	};
 
 	return io_pwrite_all(fd, &head, sizeof(head), 0);
 }
 
-static int write_page(int fd, uint64_t offset, const uint8_t *page, const uint8_t *tail, size_t n_tail)
+static int write_page(int fd, uint64_t offset, const uint8_t *page, const uint8_t *tail,
+		      size_t n_tail)
 {
 	int r = io_pwrite_all(fd, page, STEP_CODE_PAGE, (off_t)offset);
 
 	return r < 0 ? r : io_pwrite_all(fd, tail, n_tail, (off_t)(offset + STEP_CODE_PAGE));
 }
 
-static int keep(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
+static int keep(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail,
+		uint64_t *ret_offset)
 {
 	struct step_code_kept *k;
 	uint32_t at = 0;
@@ -123,7 +128,8 @@ static int keep(struct step_code *c, const uint8_t *page, const uint8_t *tail, s
 	return 0;
 }
 
-int step_code_add(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
+int step_code_add(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail,
+		  uint64_t *ret_offset)
 {
 	const uint64_t offset = place_of(c->pages);
 	int r;
@@ -226,7 +232,8 @@ int step_code_write(const struct step_code *c, int fd)
 		const struct step_code_kept *k = c->kept[i];
 
 		if (k)
-			r = write_page(fd, place_of(i), k->bytes, k->bytes + STEP_CODE_PAGE, k->n - STEP_CODE_PAGE);
+			r = write_page(fd, place_of(i), k->bytes, k->bytes + STEP_CODE_PAGE,
+				       k->n - STEP_CODE_PAGE);
 	}
 	/* The last page's tail may be short. */
 	return r == 0 && ftruncate(fd, (off_t)step_code_size(c)) < 0 ? -errno : r;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages of code that is in no file, or differs from its file. Writes them one after the other to a file of the
- * recording, which MMAP2 records name. Of an instruction that crosses a page a decoder reads the rest from the
- * file, so each page is followed by the first bytes of the next one. The file is an ELF image of one segment
- * without symbols, since decoders read code from ELF files only.
+ * Pages of code that is in no file, or differs from its file. Writes them one after the other to a
+ * file of the recording, which MMAP2 records name. Of an instruction that crosses a page a decoder
+ * reads the rest from the file, so each page is followed by the first bytes of the next one. The
+ * file is an ELF image of one segment without symbols, since decoders read code from ELF files
+ * only.
  */
 #pragma once
 
@@ -45,18 +46,18 @@ struct step_code {
 };
 
 /*
- * `output` is the path of the recording; the files beside it are "OUTPUT.code" and "OUTPUT.vdso". NULL: keeps all in
- * memory for step_code_write(), under the name STEPABI_CODE_PATH.
+ * `output` is the path of the recording; the files beside it are "OUTPUT.code" and "OUTPUT.vdso".
+ * NULL: keeps all in memory for step_code_write(), under the name STEPABI_CODE_PATH.
  */
 int step_code_init(struct step_code *c, const char *output) _must_check_;
 void step_code_fini(struct step_code *c);
 
 /*
- * Appends a page and the `tail` bytes that follow it; *ret_offset is its place in the file. -EFBIG when there are
- * too many pages.
+ * Appends a page and the `tail` bytes that follow it; *ret_offset is its place in the file. -EFBIG
+ * when there are too many pages.
  */
-int step_code_add(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail, uint64_t *ret_offset)
-	_must_check_;
+int step_code_add(struct step_code *c, const uint8_t *page, const uint8_t *tail, size_t n_tail,
+		  uint64_t *ret_offset) _must_check_;
 
 /* The vDSO, an ELF image; only the first call counts. */
 int step_code_vdso(struct step_code *c, const uint8_t *image, size_t n) _must_check_;
@@ -69,7 +70,10 @@ void step_code_begin_segment(struct step_code *c, uint64_t segment);
 void step_code_use(struct step_code *c, uint64_t offset);
 /* Drops pages that only records of earlier segments name; their places are used again. */
 void step_code_drop_before(struct step_code *c, uint64_t segment);
-/* The number of pages that fit (in a file any), and of those added since the segment began (in a file none). */
+/*
+ * The number of pages that fit (in a file any), and of those added since the segment began (in a
+ * file none).
+ */
 uint32_t step_code_room(const struct step_code *c);
 uint32_t step_code_added(const struct step_code *c);
 /* The size of the file; 0 where there are no pages, and no file. */

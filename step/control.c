@@ -32,7 +32,8 @@ static bool is_seqpacket(int fd)
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
 		return false;
 	len = sizeof(int);
-	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX && type == SOCK_SEQPACKET;
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX &&
+	       type == SOCK_SEQPACKET;
 }
 
 static void on_io(int signal)
@@ -43,7 +44,8 @@ static void on_io(int signal)
 
 int step_control_new(int *fd, struct step_control **ret)
 {
-	const struct sigaction action = {.sa_handler = on_io}; /* no SA_RESTART: it interrupts waits */
+	/* no SA_RESTART: it interrupts waits */
+	const struct sigaction action = {.sa_handler = on_io};
 	struct step_control *c;
 
 	if (!is_seqpacket(*fd))
@@ -76,8 +78,10 @@ static int send_packet(int fd, const void *packet, size_t size, const int *fds, 
 
 int step_control_hello(struct step_control *c, pid_t pid, int error, const char *why)
 {
-	struct stepabi_hello hello = {
-		.type = STEPABI_HELLO, .version = STEPABI_VERSION, .pid = (int32_t)pid, .error = error};
+	struct stepabi_hello hello = {.type = STEPABI_HELLO,
+				      .version = STEPABI_VERSION,
+				      .pid = (int32_t)pid,
+				      .error = error};
 
 	(void)snprintf(hello.why, sizeof(hello.why), "%s", why);
 	return send_packet(c->fd, &hello, sizeof(hello), NULL, 0);
@@ -118,7 +122,10 @@ static bool changed(const struct stepabi_stats *now, const struct stepabi_stats 
 	return memcmp(&a, &b, sizeof(a)) != 0;
 }
 
-/* Sends what has changed. If it is too soon for that, returns the ns to wait; 0: there is nothing more to send. */
+/*
+ * Sends what has changed. If it is too soon for that, returns the ns to wait; 0: there is nothing
+ * more to send.
+ */
 static uint64_t send_stats(struct step_control *c)
 {
 	const uint64_t now = io_now_ns();
@@ -159,8 +166,11 @@ static void answer(struct step_control *c, const struct stepabi_freeze *request,
 			}
 	}
 	r = send_packet(to, &frozen, sizeof(frozen), fds, n);
-	log_info("copied %llu bytes of packets: %s; threads waited %llu us", (unsigned long long)frozen.stats.bytes,
-		 r < 0 ? "not sent" : frozen.error < 0 ? strerror(-frozen.error) : "sent",
+	log_info("copied %llu bytes of packets: %s; threads waited %llu us",
+		 (unsigned long long)frozen.stats.bytes,
+		 r < 0              ? "not sent"
+		 : frozen.error < 0 ? strerror(-frozen.error)
+				    : "sent",
 		 (unsigned long long)((io_now_ns() - begin) / 1000));
 }
 
@@ -173,7 +183,8 @@ static bool take_request(struct step_control *c)
 	} packet;
 	int fds[1] = {-1};
 	size_t n_fds = 0;
-	ssize_t n = io_recv_fds(c->fd, &packet, sizeof(packet), fds, ARRAY_SIZE(fds), &n_fds, MSG_DONTWAIT);
+	ssize_t n = io_recv_fds(c->fd, &packet, sizeof(packet), fds, ARRAY_SIZE(fds), &n_fds,
+				MSG_DONTWAIT);
 	_cleanup_close_ int to = n_fds > 0 ? fds[0] : -1;
 
 	if (n == -EAGAIN)
@@ -187,7 +198,8 @@ static bool take_request(struct step_control *c)
 		step_ask_end();
 		return false;
 	}
-	if ((size_t)n != sizeof(packet.freeze) || packet.freeze.type != STEPABI_FREEZE || to < 0 || !is_seqpacket(to))
+	if ((size_t)n != sizeof(packet.freeze) || packet.freeze.type != STEPABI_FREEZE || to < 0 ||
+	    !is_seqpacket(to))
 		log_warning("received a malformed request");
 	else
 		answer(c, &packet.freeze, to);

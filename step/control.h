@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stepper's end of the channel (common/control/stepabi.h): sends statistics, and answers requests for copies of the
- * recording. Owns the socket, and never blocks on it. Refuses to know how one steps.
+ * The stepper's end of the channel (common/control/stepabi.h): sends statistics, and answers
+ * requests for copies of the recording. Owns the socket, and never blocks on it. Refuses to know
+ * how one steps.
  */
 #pragma once
 
@@ -20,7 +21,7 @@ DEFINE_CLEANUP(struct step_control *, step_control_free)
 int step_control_hello(struct step_control *c, pid_t pid, int error, const char *why) _must_check_;
 
 /*
- * Steps and answers until the other end is closed, and detaches. When all threads have exited it stays to answer
- * requests, unless step_ask_end() is called once more.
+ * Steps and answers until the other end is closed, and detaches. When all threads have exited it
+ * stays to answer requests, unless step_ask_end() is called once more.
  */
 void step_control_run(struct step_control *c, struct step *s);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread executes, as packets: the next instruction, where it led, and the ways into and out of the kernel. */
+/*
+ * What a thread executes, as packets: the next instruction, where it led, and the ways into and out
+ * of the kernel.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -12,7 +15,10 @@
 #define FLAG_ZERO 0x40u
 #define FLAG_SIGN 0x80u
 #define FLAG_OVERFLOW 0x800u
-/* What a system call returns inside the kernel when it may begin again (include/linux/errno.h there). */
+/*
+ * What a system call returns inside the kernel when it may begin again (include/linux/errno.h
+ * there).
+ */
 #define ERESTARTSYS 512
 #define ENOIOCTLCMD 515
 #define ERESTART_RESTARTBLOCK 516
@@ -30,7 +36,8 @@ bool step_insn_restart_pending(const struct user_regs_struct *regs)
 	const int64_t nr = is64 ? (int64_t)regs->orig_rax : (int32_t)regs->orig_rax;
 	const int64_t result = is64 ? (int64_t)regs->rax : (int32_t)regs->rax;
 
-	return nr >= 0 && result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK && result != -ENOIOCTLCMD;
+	return nr >= 0 && result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK &&
+	       result != -ENOIOCTLCMD;
 }
 
 /* ---- bytes of an instruction; struct insn does not have these details */
@@ -111,7 +118,10 @@ static bool flag_condition(uint8_t code, uint64_t flags)
 	return holds != (code & 1);
 }
 
-/* Whether a conditional branch was taken, by flags and count; for branches whose both ways lead to the same place. */
+/*
+ * Whether a conditional branch was taken, by flags and count; for branches whose both ways lead to
+ * the same place.
+ */
 static bool was_taken(const struct step_thread *t, const struct user_regs_struct *regs)
 {
 	const unsigned int at = opcode_at(t);
@@ -225,7 +235,10 @@ int step_insn_prepare(struct step *s, struct step_thread *t)
 	t->known = r == 0;
 	if (!t->known)
 		return step_insn_interrupt(s, t);
-	/* Some thread has mapped code: packets that run it must begin after the record of the mapping. */
+	/*
+	 * Some thread has mapped code: packets that run it must begin after the record of the
+	 * mapping.
+	 */
 	if (t->on && t->epoch != address_space_epoch(t->process->space)) {
 		r = step_insn_interrupt(s, t);
 		if (r < 0)
@@ -326,7 +339,8 @@ int step_insn_entered_again(struct step *s, struct step_thread *t, uint64_t ip)
 	return r < 0 ? r : step_insn_enter_kernel(s, t);
 }
 
-int step_insn_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
+int step_insn_leave_kernel(struct step *s, struct step_thread *t,
+			   const struct user_regs_struct *regs)
 {
 	trap_flag_syscall(t, regs);
 	signal_mask_syscall(t, regs);
@@ -350,20 +364,28 @@ static int went_elsewhere(struct step *s, struct step_thread *t)
 	return r < 0 ? r : step_insn_interrupt(s, t);
 }
 
-/* "mov ..., %ss" and "pop %ss": the processor executes the instruction behind it, too, before it traps, so that both may load the stack. */
+/*
+ * "mov ..., %ss" and "pop %ss": the processor executes the instruction behind it, too, before it
+ * traps, so that both may load the stack.
+ */
 static bool holds_trap(const struct step_thread *t)
 {
 	const unsigned int at = opcode_at(t);
 
 	if (!t->known || t->insn.kind != INSN_OTHER)
 		return false;
-	return (t->code[at] == 0x8e && (t->code[at + 1] >> 3 & 7) == 2) || (!t->is64 && t->code[at] == 0x17);
+	return (t->code[at] == 0x8e && (t->code[at + 1] >> 3 & 7) == 2) ||
+	       (!t->is64 && t->code[at] == 0x17);
 }
 
-/* The first of two instructions that were executed at once. The second one was not looked at before. */
+/*
+ * The first of two instructions that were executed at once. The second one was not looked at
+ * before.
+ */
 static int executed_first(struct step *s, struct step_thread *t)
 {
-	int r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, t->ip + t->insn.length, false, t->is64);
+	int r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, t->ip + t->insn.length, false,
+				  t->is64);
 
 	if (r == 0)
 		r = note(s, t);
@@ -392,9 +414,11 @@ int step_insn_executed(struct step *s, struct step_thread *t, const struct user_
 		t->restarts = step_insn_restart_pending(regs);
 		return t->restarts ? 0 : step_insn_leave_kernel(s, t, regs);
 	} else {
-		const bool taken = t->insn.kind == INSN_COND && t->insn.offset == 0 && was_taken(t, regs);
+		const bool taken = t->insn.kind == INSN_COND && t->insn.offset == 0 &&
+				   was_taken(t, regs);
 
-		r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken, step_insn_is64(regs));
+		r = pt_encoder_retire(t->stream->pt, &t->insn, t->ip, regs->rip, taken,
+				      step_insn_is64(regs));
 		if (r == PT_ENCODER_E_UNEXPECTED)
 			r = went_elsewhere(s, t);
 		else if (r == 0)

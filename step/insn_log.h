@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text log of executed instructions, one "tid ip" in a line. A decoder of the recording must find the same. */
+/*
+ * The text log of executed instructions, one "tid ip" in a line. A decoder of the recording must
+ * find the same.
+ */
 #pragma once
 
 #include <stddef.h>

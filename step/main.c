@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tracerd-step: options, and two processes. The one that the user starts only waits; its child steps. A tracer that
- * is killed takes the stepped program along (see step.h), so when the first process is killed, the second detaches
- * in order and writes the recording.
+ * tracerd-step: options, and two processes. The one that the user starts only waits; its child
+ * steps. A tracer that is killed takes the stepped program along (see step.h), so when the first
+ * process is killed, the second detaches in order and writes the recording.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,20 +54,29 @@ static const struct option_doc {
 	struct option option;
 	const char *arg, *doc;
 } options[] = {
-	{{"output", required_argument, NULL, OPT_OUTPUT}, "FILE", "the perf.data to write (also -o)"},
+	{{"output", required_argument, NULL, OPT_OUTPUT},
+	 "FILE",
+	 "the perf.data to write (also -o)"},
 	{{"pid", required_argument, NULL, OPT_PID}, "PID", "record this process (also -p)"},
-	{{"control", required_argument, NULL, OPT_CONTROL}, "FD",
-		"keep the recording in memory, and send copies over this socket (with --pid; for tracectl)"},
+	{{"control", required_argument, NULL, OPT_CONTROL},
+	 "FD",
+	 "keep the recording in memory, and send copies over this socket (with --pid; for tracectl)"},
 	{{"log", required_argument, NULL, OPT_LOG}, "FILE", "write \"tid ip\" of each instruction"},
 	{{"max-insns", required_argument, NULL, OPT_MAX_INSNS}, "N", "end after N instructions"},
 	{{"max-seconds", required_argument, NULL, OPT_MAX_SECONDS}, "N", "end after N seconds"},
-	{{"max-bytes", required_argument, NULL, OPT_MAX_BYTES}, "N",
-		"end after N bytes of packets (256 MiB); with --control, keep the last N (64 MiB)"},
-	{{"ring", no_argument, NULL, OPT_RING}, "", "keep the last --max-bytes instead of ending there"},
+	{{"max-bytes", required_argument, NULL, OPT_MAX_BYTES},
+	 "N",
+	 "end after N bytes of packets (256 MiB); with --control, keep the last N (64 MiB)"},
+	{{"ring", no_argument, NULL, OPT_RING},
+	 "",
+	 "keep the last --max-bytes instead of ending there"},
 	{{"plain-returns", no_argument, NULL, OPT_PLAIN_RETURNS}, "", "do not compress returns"},
-	{{"time-insns", required_argument, NULL, OPT_TIME_INSNS}, "N",
-		"write a time stamp at least every N instructions (64)"},
-	{{"psb-bytes", required_argument, NULL, OPT_PSB_BYTES}, "N", "write a PSB every N bytes (4096)"},
+	{{"time-insns", required_argument, NULL, OPT_TIME_INSNS},
+	 "N",
+	 "write a time stamp at least every N instructions (64)"},
+	{{"psb-bytes", required_argument, NULL, OPT_PSB_BYTES},
+	 "N",
+	 "write a PSB every N bytes (4096)"},
 	{{"version", no_argument, NULL, OPT_VERSION}, "", "print the version and exit"},
 	{{"help", no_argument, NULL, OPT_HELP}, "", "print this and exit"},
 };
@@ -91,16 +100,18 @@ struct arguments {
 
 static void print_help(void)
 {
-	(void)printf("Usage: tracerd-step --output FILE [OPTION...] -p PID\n"
-		     "       tracerd-step --output FILE [OPTION...] -- COMMAND [ARG...]\n"
-		     "       tracerd-step --control FD [OPTION...] -p PID\n"
-		     "Steps a program and all that it starts through every instruction, and writes an Intel PT\n"
-		     "recording: for tests, and for machines without Intel PT. It is exact, and slow.\n\n");
+	(void)printf(
+		"Usage: tracerd-step --output FILE [OPTION...] -p PID\n"
+		"       tracerd-step --output FILE [OPTION...] -- COMMAND [ARG...]\n"
+		"       tracerd-step --control FD [OPTION...] -p PID\n"
+		"Steps a program and all that it starts through every instruction, and writes an Intel PT\n"
+		"recording: for tests, and for machines without Intel PT. It is exact, and slow.\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		const struct option_doc *o = &options[i];
 		char name[40];
 
-		(void)snprintf(name, sizeof(name), "--%s%s%s", o->option.name, o->arg[0] ? " " : "", o->arg);
+		(void)snprintf(name, sizeof(name), "--%s%s%s", o->option.name, o->arg[0] ? " " : "",
+			       o->arg);
 		(void)printf("  %-22s %s\n", name, o->doc);
 	}
 	(void)printf("\nCode that is in no file goes to FILE.code, the vDSO to FILE.vdso.\n"
@@ -116,8 +127,8 @@ static bool number(const char *name, const char *text, uint64_t min, uint64_t ma
 	errno = 0;
 	v = strtoull(text, &end, 10);
 	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || v < min || v > max) {
-		(void)fprintf(stderr, "tracerd-step: --%s: not a number from %llu to %llu: %s\n", name,
-			(unsigned long long)min, (unsigned long long)max, text);
+		(void)fprintf(stderr, "tracerd-step: --%s: not a number from %llu to %llu: %s\n",
+			      name, (unsigned long long)min, (unsigned long long)max, text);
 		return false;
 	}
 	*ret = v;
@@ -182,8 +193,10 @@ static bool take_option(struct arguments *a, int c)
 static bool check_control(struct arguments *a)
 {
 	if (a->step.output || a->command || !a->pid || a->step.max_insns || a->step.max_seconds) {
-		(void)fprintf(stderr, "tracerd-step: --control needs -p PID, and takes no output, command or "
-				      "limits (see --help)\n");
+		(void)fprintf(
+			stderr,
+			"tracerd-step: --control needs -p PID, and takes no output, command or "
+			"limits (see --help)\n");
 		return false;
 	}
 	a->step.ring = true;
@@ -214,12 +227,14 @@ static bool parse_arguments(int argc, char **argv, struct arguments *a)
 		return false;
 	}
 	if (!a->command == !a->pid) {
-		(void)fprintf(stderr, "tracerd-step: %s -p %s a command (see --help)\n", a->pid ? "either" : "neither",
-			a->pid ? "or" : "nor");
+		(void)fprintf(stderr, "tracerd-step: %s -p %s a command (see --help)\n",
+			      a->pid ? "either" : "neither", a->pid ? "or" : "nor");
 		return false;
 	}
 	if (a->pid == getpid() || a->pid == getppid()) {
-		(void)fprintf(stderr, "tracerd-step: process %d is waiting for tracerd-step itself\n", (int)a->pid);
+		(void)fprintf(stderr,
+			      "tracerd-step: process %d is waiting for tracerd-step itself\n",
+			      (int)a->pid);
 		return false;
 	}
 	return true;
@@ -231,7 +246,9 @@ static void on_end(int signal)
 	step_ask_end();
 }
 
-/* Signals that end the recording call `handler`; without SA_RESTART, so that they interrupt waits. */
+/*
+ * Signals that end the recording call `handler`; without SA_RESTART, so that they interrupt waits.
+ */
 static void catch_ends(void (*handler)(int))
 {
 	/* SIGXCPU: before the limit of CPU time kills. */
@@ -250,15 +267,19 @@ static void catch_ends(void (*handler)(int))
 
 static void report(const struct step_stats *s, const char *output)
 {
-	log_notice("%s: %llu instructions, %llu system calls, %llu signals, %llu threads, %llu processes, %llu bytes (%s)",
-		output, U(s->insns), U(s->syscalls), U(s->signals), U(s->threads), U(s->processes), U(s->bytes),
-		step_end_name(s->end));
+	log_notice(
+		"%s: %llu instructions, %llu system calls, %llu signals, %llu threads, %llu processes, %llu bytes (%s)",
+		output, U(s->insns), U(s->syscalls), U(s->signals), U(s->threads), U(s->processes),
+		U(s->bytes), step_end_name(s->end));
 	if (s->overwritten)
-		log_notice("%llu bytes of packets were overwritten by later ones", U(s->overwritten));
+		log_notice("%llu bytes of packets were overwritten by later ones",
+			   U(s->overwritten));
 	if (s->unexpected_jumps)
-		log_warning("%llu instructions jumped to unexpected addresses", U(s->unexpected_jumps));
+		log_warning("%llu instructions jumped to unexpected addresses",
+			    U(s->unexpected_jumps));
 	if (s->threads_not_recorded)
-		log_warning("%llu threads were not recorded: there were too many", U(s->threads_not_recorded));
+		log_warning("%llu threads were not recorded: there were too many",
+			    U(s->threads_not_recorded));
 	if (s->error)
 		log_error("the recording ended early: %s", strerror(-s->error));
 }
@@ -269,8 +290,8 @@ static void on_progress(void *arg)
 	uint64_t now = io_now_ns();
 
 	if (now >= p->next) {
-		log_notice("still stepping: %llu instructions in %llu s", U(step_stats(p->step)->insns),
-			   U((now - p->began) / 1000000000ULL));
+		log_notice("still stepping: %llu instructions in %llu s",
+			   U(step_stats(p->step)->insns), U((now - p->began) / 1000000000ULL));
 		p->next = p->began + 2 * (now - p->began);
 	}
 	step_wake_in(p->step, p->next - now, true);
@@ -303,7 +324,8 @@ static int record(struct arguments *a, struct step **ret)
 	struct step *s;
 	int r;
 
-	if (create_file(a->step.output, &fd) < 0 || (a->log && create_file(a->log, &a->step.log_fd) < 0))
+	if (create_file(a->step.output, &fd) < 0 ||
+	    (a->log && create_file(a->log, &a->step.log_fd) < 0))
 		return 1;
 	r = step_new(&a->step, &s);
 	if (r < 0) {
@@ -331,7 +353,10 @@ static int record(struct arguments *a, struct step **ret)
 	return step_stats(s)->error ? 1 : 0;
 }
 
-/* Root gives a user's stepper capabilities to attach, and for nothing else. A stepper of root keeps its own. */
+/*
+ * Root gives a user's stepper capabilities to attach, and for nothing else. A stepper of root keeps
+ * its own.
+ */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -447,7 +472,10 @@ static int waiting_process(pid_t child, int result)
 	return 1;
 }
 
-/* Drops all that we have inherited but the channel and stderr, and keeps other processes from reading our memory. */
+/*
+ * Drops all that we have inherited but the channel and stderr, and keeps other processes from
+ * reading our memory.
+ */
 static int begin_control(int fd)
 {
 	sigset_t none;
@@ -460,8 +488,8 @@ static int begin_control(int fd)
 	for (int i = 0; i < 3; i++)
 		if (fcntl(i, F_GETFD) < 0 && open("/dev/null", O_RDWR) != i)
 			return -EBADF;
-	if ((fd > 3 && close_range(3, (unsigned int)fd - 1, 0) < 0) || close_range((unsigned int)fd + 1, ~0U, 0) < 0 ||
-	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+	if ((fd > 3 && close_range(3, (unsigned int)fd - 1, 0) < 0) ||
+	    close_range((unsigned int)fd + 1, ~0U, 0) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
 		log_error("--control: %m");
 		return -errno;
 	}

@@ -180,8 +180,8 @@ void pt_encoder_store_drop_before(struct pt_encoder_store *s, uint64_t tsc)
 }
 
 /*
- * Drops the oldest blocks until there is room again. An open stream keeps its last block, so that it has its end
- * and no hole.
+ * Drops the oldest blocks until there is room again. An open stream keeps its last block, so that
+ * it has its end and no hole.
  */
 static void make_room(struct pt_encoder_store *s)
 {
@@ -301,8 +301,8 @@ static int flush_tnt(struct pt_encoder_stream *pt)
 }
 
 /*
- * How to compress the address. As in hardware, the first one after a PSB is complete: perf 6.1 accepts no other
- * there.
+ * How to compress the address. As in hardware, the first one after a PSB is complete: perf 6.1
+ * accepts no other there.
  */
 static enum pt_ip_compression compression(const struct pt_encoder_stream *pt, uint64_t ip)
 {
@@ -352,7 +352,8 @@ static int put_target(struct pt_encoder_stream *pt, uint64_t ip)
 }
 
 /*
- * A new block: PSB+, with the address if tracing is on. The decoder forgets calls and addresses here, and so do we.
+ * A new block: PSB+, with the address if tracing is on. The decoder forgets calls and addresses
+ * here, and so do we.
  */
 static int put_sync(struct pt_encoder_stream *pt, uint64_t tsc, uint64_t ip)
 {
@@ -443,12 +444,13 @@ static void push_return(struct pt_encoder_stream *pt, uint64_t ip)
 }
 
 /*
- * For a return that is not compressed the manual and perf pop the newest call, libipt 2.0.5 does not. All agree on
- * later calls, so only those count from then on.
+ * For a return that is not compressed the manual and perf pop the newest call, libipt 2.0.5 does
+ * not. All agree on later calls, so only those count from then on.
  */
 static int put_return(struct pt_encoder_stream *pt, uint64_t next)
 {
-	if (pt->n_returns > 0 && !pt->store->config.plain_returns && pt->returns[(pt->top - 1) % RETURNS] == next) {
+	if (pt->n_returns > 0 && !pt->store->config.plain_returns &&
+	    pt->returns[(pt->top - 1) % RETURNS] == next) {
 		pt->n_returns--;
 		pt->top--;
 		return put_branch(pt, true);
@@ -468,11 +470,12 @@ static int put_far(struct pt_encoder_stream *pt, uint64_t next, bool is64)
 	return r < 0 ? r : put_ip(pt, ppt_tip, next);
 }
 
-int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip, uint64_t next, bool taken,
-		      bool is64)
+int pt_encoder_retire(struct pt_encoder_stream *pt, const struct insn *insn, uint64_t ip,
+		      uint64_t next, bool taken, bool is64)
 {
 	const uint64_t mask = pt->is64 ? UINT64_MAX : UINT32_MAX;
-	const uint64_t after = (ip + insn->length) & mask, target = (after + (uint64_t)(int64_t)insn->offset) & mask;
+	const uint64_t after = (ip + insn->length) & mask,
+		       target = (after + (uint64_t)(int64_t)insn->offset) & mask;
 
 	switch ((enum insn_kind)insn->kind) {
 	case INSN_OTHER:

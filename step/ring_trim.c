@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Bounds what a ring keeps besides packets: the side-band, and code that is in no file. Both must stay as long as
- * packets need them. From time to time a new segment begins (see sideband.h): all threads restart their packets, so
- * that each packet belongs to one segment. A segment is dropped when no packet is older than its end. When the
- * segments exceed their bound before that, packets are dropped with them and count as overwritten.
+ * Bounds what a ring keeps besides packets: the side-band, and code that is in no file. Both must
+ * stay as long as packets need them. From time to time a new segment begins (see sideband.h): all
+ * threads restart their packets, so that each packet belongs to one segment. A segment is dropped
+ * when no packet is older than its end. When the segments exceed their bound before that, packets
+ * are dropped with them and count as overwritten.
  */
 #include <errno.h>
 
@@ -32,7 +33,8 @@ static int record_thread(struct step *s, const struct step_thread *t, uint64_t t
 static int record_process(struct step *s, const struct step_process *p, uint64_t ticks)
 {
 	struct step_thread *t = step_thread_find(s, p->pid);
-	int r = t ? record_thread(s, t, ticks) : 0; /* the leader first: the others are its children */
+	/* the leader first: the others are its children */
+	int r = t ? record_thread(s, t, ticks) : 0;
 
 	for (size_t i = 0; i < STEP_HASH; i++)
 		LIST_FOREACH(t, &s->threads[i], in_hash)
@@ -91,7 +93,8 @@ int ring_trim(struct step *s)
 	struct step_process *p;
 	int r = 0;
 
-	if (sideband_segment_bytes(s->sideband) >= SEGMENT_BYTES || step_code_added(&s->code) >= SEGMENT_PAGES) {
+	if (sideband_segment_bytes(s->sideband) >= SEGMENT_BYTES ||
+	    step_code_added(&s->code) >= SEGMENT_PAGES) {
 		r = begin_segment(s);
 		if (r == 0)
 			drop_segments(s);
@@ -100,7 +103,10 @@ int ring_trim(struct step *s)
 	}
 	if (r < 0 || step_code_room(&s->code) >= SPARE_PAGES)
 		return r;
-	/* All pages belong to the present code of many processes: forget them, and read again what runs next. */
+	/*
+	 * All pages belong to the present code of many processes: forget them, and read again what
+	 * runs next.
+	 */
 	LIST_FOREACH(p, &s->processes, in_step)
 		address_space_forget_pages(p->space);
 	r = begin_segment(s);

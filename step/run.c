@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The life of a recording: it attaches or starts the command, waits for stops in a loop, and detaches. */
+/*
+ * The life of a recording: it attaches or starts the command, waits for stops in a loop, and
+ * detaches.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,9 +17,9 @@
 #include "common/base/procfs.h"
 #include "step/step_internal.h"
 
-#define OPTIONS                                                                                                \
-	(PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT |    \
-	 PTRACE_O_TRACESYSGOOD)
+#define OPTIONS                                                                                    \
+	(PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC |     \
+	 PTRACE_O_TRACEEXIT | PTRACE_O_TRACESYSGOOD)
 #define ATTACH_ROUNDS 100
 #define STATUS_BYTES_MAX 16384
 #define TICK_NS (50 * 1000 * 1000)
@@ -44,13 +47,13 @@ const char *step_end_name(enum step_end why)
 /* ---- waking waitpid() */
 
 /*
- * waitpid() would miss a signal that comes just before it; so from `first_ns` on the timer fires again and again.
- * 0: it does not fire.
+ * waitpid() would miss a signal that comes just before it; so from `first_ns` on the timer fires
+ * again and again. 0: it does not fire.
  */
 static void arm(uint64_t first_ns)
 {
-	const struct timespec first = {
-		.tv_sec = (time_t)(first_ns / 1000000000ULL), .tv_nsec = (long)(first_ns % 1000000000ULL)};
+	const struct timespec first = {.tv_sec = (time_t)(first_ns / 1000000000ULL),
+				       .tv_nsec = (long)(first_ns % 1000000000ULL)};
 	const struct itimerspec t = {.it_value = first, .it_interval = {.tv_nsec = TICK_NS}};
 
 	if (wake_made)
@@ -60,7 +63,8 @@ static void arm(uint64_t first_ns)
 /* The same, but the deadline comes first where that is sooner. */
 static void arm_within(const struct step *s, uint64_t ns)
 {
-	const uint64_t now = s->deadline ? io_now_ns() : 0, left = s->deadline > now ? s->deadline - now : 1;
+	const uint64_t now = s->deadline ? io_now_ns() : 0,
+		       left = s->deadline > now ? s->deadline - now : 1;
 
 	arm(s->deadline && (!ns || left < ns) ? left : ns);
 }
@@ -132,7 +136,8 @@ static int make_timer(struct step *s)
 	const struct sigaction action = {.sa_handler = on_alarm}; /* no SA_RESTART */
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
 
-	if (sigaction(SIGALRM, &action, NULL) < 0 || timer_create(CLOCK_MONOTONIC, &event, &wake) < 0)
+	if (sigaction(SIGALRM, &action, NULL) < 0 ||
+	    timer_create(CLOCK_MONOTONIC, &event, &wake) < 0)
 		return -errno;
 	s->timer_made = true;
 	wake_made = 1;
@@ -144,9 +149,10 @@ static int make_timer(struct step *s)
 int step_new(const struct step_options *options, struct step **ret)
 {
 	const struct pt_encoder_config pt = {.psb_bytes = options->psb_bytes,
-					 .max_bytes = options->max_bytes ? options->max_bytes : UINT64_MAX,
-					 .overwrite = options->ring,
-					 .plain_returns = options->plain_returns};
+					     .max_bytes = options->max_bytes ? options->max_bytes
+									     : UINT64_MAX,
+					     .overwrite = options->ring,
+					     .plain_returns = options->plain_returns};
 	_cleanup_(step_freep) struct step *s = calloc(1, sizeof(*s));
 	int r;
 
@@ -274,7 +280,8 @@ static int seize(struct step *s, struct step_process *p, pid_t tid)
 	if (r < 0)
 		return r;
 	if (tid != p->pid)
-		r = sideband_fork(s->sideband, step_clock_now(&s->clock), p->pid, p->pid, tid, p->pid);
+		r = sideband_fork(s->sideband, step_clock_now(&s->clock), p->pid, p->pid, tid,
+				  p->pid);
 	if (r == 0)
 		r = step_thread_record_comm(s, t, false);
 	if (r == 0 && ptrace(PTRACE_INTERRUPT, tid, NULL, 0) < 0 && errno != ESRCH)
@@ -282,7 +289,10 @@ static int seize(struct step *s, struct step_process *p, pid_t tid)
 	return r;
 }
 
-/* Lists the threads until there is no new one. The kernel attaches us to those that traced threads create. */
+/*
+ * Lists the threads until there is no new one. The kernel attaches us to those that traced threads
+ * create.
+ */
 static int seize_all(struct step *s, struct step_process *p, int dirfd)
 {
 	int r = seize(s, p, p->pid); /* the leader first: the others are its children */
@@ -338,10 +348,14 @@ int step_attach(struct step *s, pid_t pid)
 	return 0;
 }
 
-/* The child: waits until we trace it, and executes the command. Calls async-signal-safe functions only. */
+/*
+ * The child: waits until we trace it, and executes the command. Calls async-signal-safe functions
+ * only.
+ */
 static void become(char **argv, int go, int failed)
 {
-	static const int signals[] = {SIGPIPE, SIGALRM, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ};
+	static const int signals[] = {SIGPIPE, SIGALRM, SIGINT,  SIGTERM,
+				      SIGHUP,  SIGQUIT, SIGXCPU, SIGXFSZ};
 	int e;
 	char c;
 
@@ -409,8 +423,9 @@ int step_start(struct step *s, char **argv)
 /* ---- the loop */
 
 /*
- * waitpid() reports the same stopped thread first each time. So take all stopped threads before one of them continues:
- * otherwise a few threads that stop quickly would be the only ones to run, and those they wait for never would.
+ * waitpid() reports the same stopped thread first each time. So take all stopped threads before one
+ * of them continues: otherwise a few threads that stop quickly would be the only ones to run, and
+ * those they wait for never would.
  */
 static void take_stop(struct step *s, pid_t tid, int status)
 {
@@ -437,7 +452,8 @@ static void take_turns(struct step *s, pid_t tid, int status)
 		step_stop_handle(s, tid, status);
 		return;
 	}
-	for (size_t n = s->n_threads; tid > 0; tid = n-- ? waitpid(-1, &status, __WALL | WNOHANG) : 0)
+	for (size_t n = s->n_threads; tid > 0;
+	     tid = n-- ? waitpid(-1, &status, __WALL | WNOHANG) : 0)
 		take_stop(s, tid, status);
 	while ((t = TAILQ_FIRST(&s->turn))) {
 		TAILQ_REMOVE(&s->turn, t, in_turn);

@@ -27,7 +27,8 @@ union record {
 	struct perfabi_task task;
 	struct perfabi_itrace_start itrace;
 	struct perfabi_aux aux;
-	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 + sizeof(struct perfabi_sample_id)];
+	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 +
+		      sizeof(struct perfabi_sample_id)];
 };
 
 struct buffer {
@@ -179,7 +180,8 @@ static int add(struct sideband *s, uint32_t type, uint16_t misc, const struct en
 			return r;
 	}
 	memset(s->record.bytes + len, 0, padded - len);
-	s->record.header = (struct perf_event_header){.type = type, .misc = misc, .size = (uint16_t)padded};
+	s->record.header =
+		(struct perf_event_header){.type = type, .misc = misc, .size = (uint16_t)padded};
 	memcpy(b->bytes + b->used, e, sizeof(*e));
 	memcpy(b->bytes + b->used + sizeof(*e), s->record.bytes, padded);
 	b->used += need;
@@ -189,10 +191,14 @@ static int add(struct sideband *s, uint32_t type, uint16_t misc, const struct en
 
 static struct entry entry_of(uint64_t ticks, pid_t pid, pid_t tid)
 {
-	return (struct entry){.ticks = ticks, .pid = (uint32_t)pid, .tid = (uint32_t)tid, .id = STEP_ID_SIDE};
+	return (struct entry){.ticks = ticks,
+			      .pid = (uint32_t)pid,
+			      .tid = (uint32_t)tid,
+			      .id = STEP_ID_SIDE};
 }
 
-int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec)
+int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm,
+		  bool exec)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 	const size_t len = strnlen(comm, PROC_COMM_MAX - 1);
@@ -205,7 +211,8 @@ int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, cons
 		sizeof(struct perfabi_comm) + len + 1);
 }
 
-static int add_task(struct sideband *s, uint32_t type, const struct entry *e, pid_t ppid, pid_t ptid, uint64_t ticks)
+static int add_task(struct sideband *s, uint32_t type, const struct entry *e, pid_t ppid,
+		    pid_t ptid, uint64_t ticks)
 {
 	s->record.task = (struct perfabi_task){.pid = e->pid,
 					       .ppid = (uint32_t)ppid,
@@ -229,8 +236,8 @@ int sideband_exit(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid
 	return add_task(s, PERF_RECORD_EXIT, &e, ppid, ptid, ticks);
 }
 
-int sideband_mmap(
-	struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map, const char *path)
+int sideband_mmap(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid,
+		  const struct proc_map *map, const char *path)
 {
 	const struct entry e = entry_of(ticks, pid, tid);
 	size_t len = path ? strlen(path) : map->path_len;
@@ -251,7 +258,8 @@ int sideband_mmap(
 	};
 	memcpy(s->record.bytes + sizeof(struct perfabi_mmap2), path ? path : map->path, len);
 	s->record.bytes[sizeof(struct perfabi_mmap2) + len] = '\0';
-	return add(s, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, &e, sizeof(struct perfabi_mmap2) + len + 1);
+	return add(s, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER, &e,
+		   sizeof(struct perfabi_mmap2) + len + 1);
 }
 
 int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid)
@@ -298,7 +306,8 @@ static int write_buffer(const struct buffer *b, union record *out, const struct 
 	return r;
 }
 
-int sideband_write(const struct sideband *s, const struct step_clock *clock, struct perfdata_writer *w)
+int sideband_write(const struct sideband *s, const struct step_clock *clock,
+		   struct perfdata_writer *w)
 {
 	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	const struct segment *g = STAILQ_FIRST(&s->segments);
@@ -313,8 +322,8 @@ int sideband_write(const struct sideband *s, const struct step_clock *clock, str
 	return r;
 }
 
-int sideband_write_aux(const struct step_clock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
-	uint64_t flags, struct perfdata_writer *w)
+int sideband_write_aux(const struct step_clock *clock, uint64_t ticks, pid_t pid, pid_t tid,
+		       uint64_t bytes, uint64_t flags, struct perfdata_writer *w)
 {
 	_cleanup_free_ union record *out = calloc(1, sizeof(*out));
 	struct entry e = entry_of(ticks, pid, tid);

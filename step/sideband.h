@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The side-band of a stepped recording: the records of names, mappings, forks and exits that the kernel would have
- * written. Owns them, in the order of their ticks and within a bound, and converts their times to nanoseconds when
- * it writes them. Refuses to know where the facts come from.
+ * The side-band of a stepped recording: the records of names, mappings, forks and exits that the
+ * kernel would have written. Owns them, in the order of their ticks and within a bound, and
+ * converts their times to nanoseconds when it writes them. Refuses to know where the facts come
+ * from.
  *
- * A ring drops its oldest records. So they come in segments, each of which begins with the state at its begin
- * (names, threads, mappings) and continues with what happened. A segment is complete without those before it; only
- * the oldest one's state is written.
+ * A ring drops its oldest records. So they come in segments, each of which begins with the state at
+ * its begin (names, threads, mappings) and continues with what happened. A segment is complete
+ * without those before it; only the oldest one's state is written.
  */
 #pragma once
 
@@ -48,16 +49,20 @@ size_t sideband_segment_bytes(const struct sideband *s);
 /* ---- records */
 
 /* All of these: 0, -EFBIG (the bound), -ENOMEM. */
-int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm, bool exec) _must_check_;
-int sideband_fork(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid) _must_check_;
-int sideband_exit(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid, pid_t ptid) _must_check_;
+int sideband_comm(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const char *comm,
+		  bool exec) _must_check_;
+int sideband_fork(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid,
+		  pid_t ptid) _must_check_;
+int sideband_exit(struct sideband *s, uint64_t ticks, pid_t pid, pid_t ppid, pid_t tid,
+		  pid_t ptid) _must_check_;
 /* `path` instead of the map's own, where not NULL. */
-int sideband_mmap(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid, const struct proc_map *map,
-	const char *path) _must_check_;
+int sideband_mmap(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid,
+		  const struct proc_map *map, const char *path) _must_check_;
 int sideband_itrace_start(struct sideband *s, uint64_t ticks, pid_t pid, pid_t tid) _must_check_;
 
 /* Writes all records; the clock must be settled. */
-int sideband_write(const struct sideband *s, const struct step_clock *clock, struct perfdata_writer *w) _must_check_;
+int sideband_write(const struct sideband *s, const struct step_clock *clock,
+		   struct perfdata_writer *w) _must_check_;
 /* Writes the AUX record of a thread's buffer, which belongs to the PT event. */
-int sideband_write_aux(const struct step_clock *clock, uint64_t ticks, pid_t pid, pid_t tid, uint64_t bytes,
-	uint64_t flags, struct perfdata_writer *w) _must_check_;
+int sideband_write_aux(const struct step_clock *clock, uint64_t ticks, pid_t pid, pid_t tid,
+		       uint64_t bytes, uint64_t flags, struct perfdata_writer *w) _must_check_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * SIGTRAP in a thread's signal mask. After each instruction the kernel forces SIGTRAP on a stepped thread. If the
- * thread blocked it, the kernel would unblock it and reset its handler to the default, and the program's next
- * SIGTRAP would kill it. So SIGTRAP is never blocked while we step. Where the program blocks it, we remember
- * that, show it when the program reads its mask, and block it when we detach. Programs that block all signals
- * do this without knowing (pthread_create, raise, any handler with a full mask).
+ * SIGTRAP in a thread's signal mask. After each instruction the kernel forces SIGTRAP on a stepped
+ * thread. If the thread blocked it, the kernel would unblock it and reset its handler to the
+ * default, and the program's next SIGTRAP would kill it. So SIGTRAP is never blocked while we step.
+ * Where the program blocks it, we remember that, show it when the program reads its mask, and block
+ * it when we detach. Programs that block all signals do this without knowing (pthread_create,
+ * raise, any handler with a full mask).
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,7 +25,8 @@ static bool unblock(struct step_thread *t)
 {
 	uint64_t mask;
 
-	if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof(mask), &mask) < 0 || !(mask & TRAP_BIT))
+	if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof(mask), &mask) < 0 ||
+	    !(mask & TRAP_BIT))
 		return false;
 	mask &= ~TRAP_BIT;
 	(void)ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof(mask), &mask);
@@ -86,7 +88,8 @@ void signal_mask_syscall(struct step_thread *t, const struct user_regs_struct *r
 		case I386_SIGPROCMASK:
 		case I386_RT_SIGPROCMASK:
 			if ((int32_t)regs->rax == 0)
-				after_sigprocmask(t, (uint32_t)regs->rbx, (uint32_t)regs->rcx, (uint32_t)regs->rdx);
+				after_sigprocmask(t, (uint32_t)regs->rbx, (uint32_t)regs->rcx,
+						  (uint32_t)regs->rdx);
 			return;
 		default:
 			break;

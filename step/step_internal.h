@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the stepper share: its threads, processes and streams, and the functions of each file. */
+/*
+ * What the files of the stepper share: its threads, processes and streams, and the functions of
+ * each file.
+ */
 #pragma once
 
 #include <signal.h>
@@ -62,7 +65,10 @@ struct step_thread {
 	struct step_stream *stream; /* NULL before the first stop */
 	enum step_thread_state state;
 
-	/* `ip`: of the next instruction, which is `insn` where `known`; in the kernel, of the system call. */
+	/*
+	 * `ip`: of the next instruction, which is `insn` where `known`; in the kernel, of the
+	 * system call.
+	 */
 	bool in_kernel;
 	bool on;       /* packets flow */
 	bool known;
@@ -70,7 +76,8 @@ struct step_thread {
 	bool restarts; /* in the kernel: the system call may begin again */
 	bool paused;   /* step_insn_resume() makes packets flow again */
 	bool own_tf;   /* the program has set the trap flag itself */
-	bool refresh;  /* the kernel is to learn again that the trap flag is ours, see trap_flag.c */
+	/* the kernel is to learn again that the trap flag is ours, see trap_flag.c */
+	bool refresh;
 	bool trap_blocked; /* the program has blocked SIGTRAP, or believes so, see signal_mask.c */
 	bool mask_unknown; /* read the signal mask when the system call is over */
 	uint64_t ip;
@@ -112,10 +119,10 @@ struct step {
 
 struct step_thread *step_thread_find(struct step *s, pid_t tid);
 struct step_process *step_process_find(struct step *s, pid_t pid);
-int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from, struct step_process **ret)
-	_must_check_;
-int step_thread_add(struct step *s, struct step_process *process, pid_t tid, enum step_thread_state state,
-		    struct step_thread **ret) _must_check_;
+int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from,
+		     struct step_process **ret) _must_check_;
+int step_thread_add(struct step *s, struct step_process *process, pid_t tid,
+		    enum step_thread_state state, struct step_thread **ret) _must_check_;
 /* With its last thread a process goes, too. */
 void step_thread_remove(struct step *s, struct step_thread *t);
 void step_thread_rename(struct step *s, struct step_thread *t, pid_t tid);
@@ -129,12 +136,13 @@ int step_thread_record_comm(struct step *s, const struct step_thread *t, bool ex
 /* Fetches the next instruction; starts packets, or restarts them, where that is due. */
 int step_insn_prepare(struct step *s, struct step_thread *t) _must_check_;
 /* The instruction at t->ip was executed and led to `regs`. */
-int step_insn_executed(struct step *s, struct step_thread *t, const struct user_regs_struct *regs) _must_check_;
+int step_insn_executed(struct step *s, struct step_thread *t,
+		       const struct user_regs_struct *regs) _must_check_;
 /* Packets end before t->ip. */
 int step_insn_interrupt(struct step *s, struct step_thread *t) _must_check_;
 /*
- * Packets end before the next instruction, as at an interrupt, and step_insn_resume() restarts them there with a PSB.
- * In between the recording so far can be read or dropped.
+ * Packets end before the next instruction, as at an interrupt, and step_insn_resume() restarts them
+ * there with a PSB. In between the recording so far can be read or dropped.
  */
 int step_insn_pause(struct step *s, struct step_thread *t) _must_check_;
 int step_insn_resume(struct step *s, struct step_thread *t) _must_check_;
@@ -147,7 +155,8 @@ int step_insn_enter_kernel(struct step *s, struct step_thread *t) _must_check_;
 /* The kernel restarted the system call before `ip`. */
 int step_insn_entered_again(struct step *s, struct step_thread *t, uint64_t ip) _must_check_;
 /* The system call is over, and the thread continues at `regs`. */
-int step_insn_leave_kernel(struct step *s, struct step_thread *t, const struct user_regs_struct *regs) _must_check_;
+int step_insn_leave_kernel(struct step *s, struct step_thread *t,
+			   const struct user_regs_struct *regs) _must_check_;
 /* Whether the kernel may still restart the system call. */
 bool step_insn_restart_pending(const struct user_regs_struct *regs);
 bool step_insn_is64(const struct user_regs_struct *regs);

@@ -2,10 +2,10 @@
 /*
  * What each stop of a thread means, and how the thread continues.
  *
- * In user mode we step a thread. Before and in a system call it runs from one PTRACE_SYSCALL stop to the next:
- * those are no signals, while SIGTRAP at the end of a stepped system call would reset a handler of SIGTRAP
- * that the call has just blocked. A step ends in one of these ways (ptrace(2), arch/x86/kernel of Linux 6.x;
- * SIGTRAP's si_code in parentheses):
+ * In user mode we step a thread. Before and in a system call it runs from one PTRACE_SYSCALL stop
+ * to the next: those are no signals, while SIGTRAP at the end of a stepped system call would reset
+ * a handler of SIGTRAP that the call has just blocked. A step ends in one of these ways (ptrace(2),
+ * arch/x86/kernel of Linux 6.x; SIGTRAP's si_code in parentheses):
  *
  *	SIGTRAP (TRAP_TRACE)	the thread has executed an instruction, or one round of a rep
  *	SIGTRAP (SIGTRAP)	the thread is about to enter the handler of a signal that we have delivered
@@ -14,7 +14,8 @@
  *	another signal		for the program; the thread has executed nothing since the last stop
  *	an event		in the middle of a system call, or without any instruction
  *
- * An event says nothing about the step. If one comes between an instruction and its SIGTRAP, the SIGTRAP follows.
+ * An event says nothing about the step. If one comes between an instruction and its SIGTRAP, the
+ * SIGTRAP follows.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -90,7 +91,9 @@ static int go_on(struct step *s, struct step_thread *t)
 	}
 	/* It has not had its first stop: it may be anywhere. */
 	if (!t->stream)
-		return ptrace(PTRACE_CONT, t->tid, NULL, take_signal(t)) < 0 && errno != ESRCH ? -errno : 0;
+		return ptrace(PTRACE_CONT, t->tid, NULL, take_signal(t)) < 0 && errno != ESRCH
+			       ? -errno
+			       : 0;
 	if (!t->in_kernel) {
 		r = step_insn_prepare(s, t);
 		if (r < 0)
@@ -100,7 +103,10 @@ static int go_on(struct step *s, struct step_thread *t)
 	t->resumed = step_clock_now(&s->clock);
 	t->state = STEP_THREAD_RUNS;
 	if (t->refresh && !t->signal_sent) {
-		/* PTRACE_CONT ends the kernel's stepping; the interrupt stops the thread before any instruction. */
+		/*
+		 * PTRACE_CONT ends the kernel's stepping; the interrupt stops the thread before any
+		 * instruction.
+		 */
 		t->refresh = false;
 		(void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, 0);
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
@@ -127,7 +133,8 @@ static int syscall_stop(struct step *s, struct step_thread *t)
 	    ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, (void *)sizeof(info), &info) < 0)
 		return errno == ESRCH ? 0 : -errno;
 	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
-		r = t->in_kernel ? step_insn_entered_again(s, t, regs.rip) : step_insn_enter_kernel(s, t);
+		r = t->in_kernel ? step_insn_entered_again(s, t, regs.rip)
+				 : step_insn_enter_kernel(s, t);
 	} else {
 		t->restarts = step_insn_restart_pending(&regs);
 		if (!t->restarts)
@@ -136,7 +143,8 @@ static int syscall_stop(struct step *s, struct step_thread *t)
 	return r < 0 ? r : go_on(s, t);
 }
 
-static int handler_entered(struct step *s, struct step_thread *t, const struct user_regs_struct *regs)
+static int handler_entered(struct step *s, struct step_thread *t,
+			   const struct user_regs_struct *regs)
 {
 	int r;
 
@@ -161,7 +169,8 @@ static int trapped(struct step *s, struct step_thread *t)
 	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
 		return errno == ESRCH ? 0 : -errno;
 	/* All other cases can only be an executed instruction: save the system call. */
-	if ((t->in_kernel || t->signal_sent || !t->known || regs.rip == t->ip || t->insn.kind == INSN_FAR_CALL) &&
+	if ((t->in_kernel || t->signal_sent || !t->known || regs.rip == t->ip ||
+	     t->insn.kind == INSN_FAR_CALL) &&
 	    ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info) < 0)
 		return errno == ESRCH ? 0 : -errno;
 
@@ -205,7 +214,10 @@ static int signalled(struct step *s, struct step_thread *t, int signal)
 
 	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) < 0)
 		return errno == ESRCH ? 0 : -errno;
-	/* seccomp answers a system call with a signal: the call's own SIGTRAP comes later, in the handler. */
+	/*
+	 * seccomp answers a system call with a signal: the call's own SIGTRAP comes later, in the
+	 * handler.
+	 */
 	if (!t->in_kernel && t->known && t->insn.is_syscall && regs.rip == t->ip + t->insn.length)
 		r = step_insn_enter_kernel(s, t);
 	if (r < 0)
@@ -238,7 +250,10 @@ static int first_stop(struct step *s, struct step_thread *t)
 	return 0;
 }
 
-/* Adds a thread, and its process if that is new, as /proc has them. *ret is NULL if the thread is gone already. */
+/*
+ * Adds a thread, and its process if that is new, as /proc has them. *ret is NULL if the thread is
+ * gone already.
+ */
 static int meet(struct step *s, pid_t tid, struct step_thread *parent, struct step_thread **ret)
 {
 	struct proc_status status;
@@ -264,7 +279,8 @@ static int meet(struct step *s, pid_t tid, struct step_thread *parent, struct st
 	if (!process) {
 		if (!from)
 			from = step_process_find(s, stat.ppid);
-		r = step_process_add(s, status.tgid, from ? from->pid : stat.ppid, from ? from->space : NULL, &process);
+		r = step_process_add(s, status.tgid, from ? from->pid : stat.ppid,
+				     from ? from->space : NULL, &process);
 		if (r < 0)
 			return r;
 	}
@@ -292,8 +308,8 @@ static int meet_child(struct step *s, struct step_thread *parent, pid_t child)
 }
 
 /*
- * The process executes another program now. If a thread other than the leader called exec, it has the leader's
- * tid from here on, and the kernel does not report the leader's end.
+ * The process executes another program now. If a thread other than the leader called exec, it has
+ * the leader's tid from here on, and the kernel does not report the leader's end.
  */
 static int became(struct step *s, pid_t tid, struct step_thread **ret)
 {
@@ -312,8 +328,9 @@ static int became(struct step *s, pid_t tid, struct step_thread **ret)
 			step_thread_remove(s, t);
 		}
 		if (r == 0)
-			r = sideband_exit(s->sideband, step_clock_now(&s->clock), former->process->pid,
-				former->process->ppid, former->tid, former->tid);
+			r = sideband_exit(s->sideband, step_clock_now(&s->clock),
+					  former->process->pid, former->process->ppid, former->tid,
+					  former->tid);
 		step_thread_end_stream(s, former);
 		step_thread_rename(s, former, tid);
 		t = former;
@@ -352,9 +369,12 @@ static int exiting(struct step *s, struct step_thread *t)
 	struct user_regs_struct regs;
 	int r = 0;
 
-	/* A killed thread may have executed one more instruction; exit() is a system call that has begun. */
-	if (t->stream && !t->in_kernel && t->known && ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) == 0 &&
-	    regs.rip != t->ip) {
+	/*
+	 * A killed thread may have executed one more instruction; exit() is a system call that has
+	 * begun.
+	 */
+	if (t->stream && !t->in_kernel && t->known &&
+	    ptrace(PTRACE_GETREGS, t->tid, NULL, &regs) == 0 && regs.rip != t->ip) {
 		if (t->insn.kind == INSN_FAR_CALL)
 			r = step_insn_enter_kernel(s, t);
 		else
@@ -385,8 +405,8 @@ static int event_stop(struct step *s, struct step_thread *t, int signal)
 		return r;
 	if (s->ending && is_pending(t->tid, SIGTRAP)) {
 		/*
-		 * SIGTRAP of the last step, which would kill the program if we detached now. It stops the thread
-		 * before it executes anything.
+		 * SIGTRAP of the last step, which would kill the program if we detached now. It
+		 * stops the thread before it executes anything.
 		 */
 		return ptrace(PTRACE_CONT, t->tid, NULL, 0) < 0 && errno != ESRCH ? -errno : 0;
 	}
@@ -428,7 +448,8 @@ static int gone(struct step *s, struct step_thread *t)
 	int r = step_insn_interrupt(s, t);
 
 	if (r == 0)
-		r = sideband_exit(s->sideband, step_clock_now(&s->clock), p->pid, p->ppid, t->tid, t->tid);
+		r = sideband_exit(s->sideband, step_clock_now(&s->clock), p->pid, p->ppid, t->tid,
+				  t->tid);
 	step_thread_remove(s, t);
 	return r;
 }

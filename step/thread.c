@@ -35,9 +35,12 @@ struct step_process *step_process_find(struct step *s, pid_t pid)
 	return NULL;
 }
 
-int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from, struct step_process **ret)
+int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address_space *from,
+		     struct step_process **ret)
 {
-	const struct address_space_shared shared = {.sideband = s->sideband, .clock = &s->clock, .code = &s->code};
+	const struct address_space_shared shared = {.sideband = s->sideband,
+						    .clock = &s->clock,
+						    .code = &s->code};
 	_cleanup_free_ struct step_process *p = calloc(1, sizeof(*p));
 	int r;
 
@@ -45,7 +48,8 @@ int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address
 		return -ENOMEM;
 	p->pid = pid;
 	p->ppid = ppid;
-	r = from ? address_space_copy(from, pid, &p->space) : address_space_new(&shared, pid, &p->space);
+	r = from ? address_space_copy(from, pid, &p->space)
+		 : address_space_new(&shared, pid, &p->space);
 	if (r < 0)
 		return r;
 	LIST_INSERT_HEAD(&s->processes, p, in_step);
@@ -54,8 +58,8 @@ int step_process_add(struct step *s, pid_t pid, pid_t ppid, const struct address
 	return 0;
 }
 
-int step_thread_add(struct step *s, struct step_process *process, pid_t tid, enum step_thread_state state,
-		    struct step_thread **ret)
+int step_thread_add(struct step *s, struct step_process *process, pid_t tid,
+		    enum step_thread_state state, struct step_thread **ret)
 {
 	struct step_thread *t = calloc(1, sizeof(*t));
 
@@ -114,8 +118,12 @@ static void sweep_streams(struct step *s)
 		if (stream->ended && pt_encoder_bytes(stream->pt) == 0)
 			forget_stream(s, stream);
 	}
-	/* Still too many: remove the oldest ended ones with their packets, which count as overwritten. */
-	for (stream = STAILQ_FIRST(&s->streams); stream && s->n_streams == STEP_MAX_STREAMS; stream = next) {
+	/*
+	 * Still too many: remove the oldest ended ones with their packets, which count as
+	 * overwritten.
+	 */
+	for (stream = STAILQ_FIRST(&s->streams); stream && s->n_streams == STEP_MAX_STREAMS;
+	     stream = next) {
 		next = STAILQ_NEXT(stream, in_step);
 		if (stream->ended)
 			forget_stream(s, stream);
@@ -139,7 +147,8 @@ int step_thread_begin_stream(struct step *s, struct step_thread *t)
 		return -ENOMEM;
 	r = pt_encoder_stream_new(s->store, &stream->pt);
 	if (r == 0)
-		r = sideband_itrace_start(s->sideband, step_clock_now(&s->clock), t->process->pid, t->tid);
+		r = sideband_itrace_start(s->sideband, step_clock_now(&s->clock), t->process->pid,
+					  t->tid);
 	if (r < 0) {
 		free(stream);
 		return r;
@@ -169,7 +178,8 @@ int step_thread_record_comm(struct step *s, const struct step_thread *t, bool ex
 	size_t len;
 	int r;
 
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)t->process->pid, (int)t->tid);
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)t->process->pid,
+		       (int)t->tid);
 	r = io_read_file_at(AT_FDCWD, path, PROC_COMM_MAX, &text, &len);
 	if (r == -ENOENT || r == -ESRCH)
 		return 0; /* the thread has ended */
@@ -177,5 +187,6 @@ int step_thread_record_comm(struct step *s, const struct step_thread *t, bool ex
 		return r;
 	if (len > 0 && text[len - 1] == '\n')
 		text[len - 1] = '\0';
-	return sideband_comm(s->sideband, step_clock_now(&s->clock), t->process->pid, t->tid, text, exec);
+	return sideband_comm(s->sideband, step_clock_now(&s->clock), t->process->pid, t->tid, text,
+			     exec);
 }

@@ -85,8 +85,8 @@ static int write_info(const struct step *s, struct perfdata_writer *w)
 }
 
 /* `end`: of the recording, for threads that have not ended. */
-static int write_stream(struct step *s, struct perfdata_writer *w, const struct step_stream *stream, uint32_t idx,
-			uint64_t end)
+static int write_stream(struct step *s, struct perfdata_writer *w, const struct step_stream *stream,
+			uint32_t idx, uint64_t end)
 {
 	const uint64_t flags = pt_encoder_overwritten(stream->pt) ? PERF_AUX_FLAG_OVERWRITE : 0;
 	struct perfabi_auxtrace record = {
@@ -104,8 +104,8 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 	bytes = pt_encoder_bytes(stream->pt);
 	if (bytes == 0)
 		return 0;
-	r = sideband_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid, stream->tid, bytes, flags,
-			       w);
+	r = sideband_write_aux(&s->clock, stream->ended ? stream->ended : end, stream->pid,
+			       stream->tid, bytes, flags, w);
 	if (r == 0)
 		r = perfdata_aux_begin(w, &record, bytes);
 	return r < 0 ? r : pt_encoder_read(stream->pt, add_bytes, w);
@@ -114,7 +114,9 @@ static int write_stream(struct step *s, struct perfdata_writer *w, const struct 
 /* Of threads whose trace has stopped at their registers' place, or in the system call there. */
 static int write_stacks(struct step *s, struct perfdata_writer *w, uint64_t end)
 {
-	const size_t bytes = s->n_threads && STACKS_BYTES / s->n_threads < STACKREC_MAX ? STACKS_BYTES / s->n_threads : STACKREC_MAX;
+	const size_t bytes = s->n_threads && STACKS_BYTES / s->n_threads < STACKREC_MAX
+				     ? STACKS_BYTES / s->n_threads
+				     : STACKREC_MAX;
 	_cleanup_free_ uint8_t *stack = malloc(bytes);
 	const struct step_thread *t;
 	int r = stack ? stackrec_add_event(w, STEP_ID_STACK) : -ENOMEM;
@@ -131,7 +133,8 @@ static int write_stacks(struct step *s, struct perfdata_writer *w, uint64_t end)
 
 			if (!t->stream || !t->is64 || t->regs.rip != t->ip || r < 0)
 				continue;
-			rec.stack_bytes = address_space_read_memory(t->tid, t->regs.rsp, stack, bytes);
+			rec.stack_bytes =
+				address_space_read_memory(t->tid, t->regs.rsp, stack, bytes);
 			r = stackrec_write(w, &rec);
 			if (r == -EFBIG) { /* all else is there */
 				s->stats.stacks_not_written++;
@@ -157,7 +160,8 @@ int step_write(struct step *s, int fd, uint64_t max_bytes, bool stacks)
 
 	step_clock_settle(&s->clock);
 	about.perf_clock = s->clock.perf_clock;
-	about.first_time = step_clock_ns(&s->clock, s->clock.tsc ? s->clock.first.tsc : s->clock.first.raw);
+	about.first_time =
+		step_clock_ns(&s->clock, s->clock.tsc ? s->clock.first.tsc : s->clock.first.raw);
 	about.last_time = step_clock_ns(&s->clock, end);
 	r = perfdata_writer_new(fd, max_bytes, NULL, &w);
 	if (r == 0)

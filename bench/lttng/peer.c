@@ -91,7 +91,10 @@ static void run(void (*kind)(uint64_t), unsigned int n_threads, uint64_t count)
 	if (pthread_barrier_init(&barrier, NULL, n_threads) != 0)
 		exit(1);
 	for (unsigned int i = 0; i < n_threads; i++) {
-		workers[i] = (struct worker){.barrier = &barrier, .run = kind, .index = i, .count = count};
+		workers[i] = (struct worker){.barrier = &barrier,
+					     .run = kind,
+					     .index = i,
+					     .count = count};
 		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0)
 			exit(1);
 	}
@@ -104,7 +107,8 @@ static void run(void (*kind)(uint64_t), unsigned int n_threads, uint64_t count)
 			ended = workers[i].ended;
 	}
 	(void)pthread_barrier_destroy(&barrier);
-	(void)printf("%.4f %.0f\n", sum / n_threads, (double)count * n_threads * 1e9 / (double)(ended - began));
+	(void)printf("%.4f %.0f\n", sum / n_threads,
+		     (double)count * n_threads * 1e9 / (double)(ended - began));
 }
 
 int main(void)
@@ -119,13 +123,15 @@ int main(void)
 			uint64_t end = now_ns() + number * 1000000;
 			struct timespec pause = {.tv_nsec = 5000000};
 
-			while (!lttng_ust_tracepoint_enabled(tracerd_peer, one_int) && now_ns() < end)
+			while (!lttng_ust_tracepoint_enabled(tracerd_peer, one_int) &&
+			       now_ns() < end)
 				(void)nanosleep(&pause, NULL);
 			(void)printf("%s\n",
 				lttng_ust_tracepoint_enabled(tracerd_peer, one_int) ? "on" : "off");
-		} else if (sscanf(line, "run %31s %u %" SCNu64, name, &n_threads, &number) == 3 && n_threads > 0 &&
-			   n_threads <= MAX_THREADS && number > 0) {
-			run(strcmp(name, "lttng_int") == 0 ? run_int : run_longs, n_threads, number);
+		} else if (sscanf(line, "run %31s %u %" SCNu64, name, &n_threads, &number) == 3 &&
+			   n_threads > 0 && n_threads <= MAX_THREADS && number > 0) {
+			run(strcmp(name, "lttng_int") == 0 ? run_int : run_longs, n_threads,
+			    number);
 		} else {
 			(void)printf("what?\n");
 		}

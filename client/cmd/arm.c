@@ -22,36 +22,36 @@ struct options {
 
 static const struct option_spec specs[] = {
 	{.name = "tid",
-		.letter = 't',
-		.type = OPTION_UINT,
-		.offset = offsetof(struct options, tid),
-		.arg = "TID",
-		.min = 1,
-		.max = 1 << 22,
-		.doc = "Record this thread only, instead of a whole process. When it executes a program its recording "
-		       "ends, since it has the number of its process then."},
+	 .letter = 't',
+	 .type = OPTION_UINT,
+	 .offset = offsetof(struct options, tid),
+	 .arg = "TID",
+	 .min = 1,
+	 .max = 1 << 22,
+	 .doc = "Record this thread only, instead of a whole process. When it executes a program its recording "
+		"ends, since it has the number of its process then."},
 	{.name = "unit",
-		.letter = 'u',
-		.type = OPTION_UNIT,
-		.offset = offsetof(struct options, unit),
-		.arg = "NAME",
-		.doc = "Record all processes of this systemd unit (nginx.service) or control "
-		       "group, and those that it starts later. One that is moved into it from outside is "
-		       "noticed within a second, and so is one that is moved out. When the unit is restarted "
-		       "it goes on; one that has been gone for longer than exited_keep_s (tracerd.conf(5)) ends."},
+	 .letter = 'u',
+	 .type = OPTION_UNIT,
+	 .offset = offsetof(struct options, unit),
+	 .arg = "NAME",
+	 .doc = "Record all processes of this systemd unit (nginx.service) or control "
+		"group, and those that it starts later. One that is moved into it from outside is "
+		"noticed within a second, and so is one that is moved out. When the unit is restarted "
+		"it goes on; one that has been gone for longer than exited_keep_s (tracerd.conf(5)) ends."},
 	{.name = "host",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, host),
-		.doc = "Record all CPUs, and so every process; for root and the members of the socket's group. "
-		       "With Intel PT nothing else can be recorded meanwhile; samples have no such limit."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, host),
+	 .doc = "Record all CPUs, and so every process; for root and the members of the socket's group. "
+		"With Intel PT nothing else can be recorded meanwhile; samples have no such limit."},
 	{.name = "filter",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct options, filter),
-		.arg = "CODE",
-		.doc = "Have Intel PT trace only this function (FUNCTION or FUNCTION@FILE), or only this program or "
-		       "library (a path, or the name of a mapped file); several with commas between, as many as the "
-		       "processor has filters. What else is executed is not in the trace. A filter is of the file: "
-		       "a program that is executed later, and maps it, is traced there, too."},
+	 .type = OPTION_STRING,
+	 .offset = offsetof(struct options, filter),
+	 .arg = "CODE",
+	 .doc = "Have Intel PT trace only this function (FUNCTION or FUNCTION@FILE), or only this program or "
+		"library (a path, or the name of a mapped file); several with commas between, as many as the "
+		"processor has filters. What else is executed is not in the trace. A filter is of the file: "
+		"a program that is executed later, and maps it, is traced there, too."},
 	ARM_OPTION_SPECS(struct options),
 	{0},
 };
@@ -93,10 +93,15 @@ static int arm_number(struct ctl *ctl, const struct options *o, const char *kind
 	return EXIT_OK;
 }
 
-/* Has a process recorded with the first one, or, where that cannot be, by itself. Returns an exit code. */
-static int join_number(struct ctl *ctl, const struct options *o, pid_t pid, struct json_object *targets)
+/*
+ * Has a process recorded with the first one, or, where that cannot be, by itself. Returns an exit
+ * code.
+ */
+static int join_number(struct ctl *ctl, const struct options *o, pid_t pid,
+		       struct json_object *targets)
 {
-	struct json_object *first = json_object_array_length(targets) ? json_object_array_get_idx(targets, 0) : NULL;
+	struct json_object *first =
+		json_object_array_length(targets) ? json_object_array_get_idx(targets, 0) : NULL;
 	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
 	int r;
@@ -123,7 +128,8 @@ static int arm_unit(struct ctl *ctl, const struct options *o, struct json_object
 	const struct process_fds none = PROCESS_FDS_INIT;
 	_cleanup_json_ struct json_object *result = NULL;
 	struct json_object *params = json_object_new_object();
-	_cleanup_free_ char *what = o->host ? human_format("the host") : human_format("unit %s", o->unit);
+	_cleanup_free_ char *what = o->host ? human_format("the host")
+					    : human_format("unit %s", o->unit);
 	int r;
 
 	if (o->host)
@@ -150,7 +156,8 @@ static int arm_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (!pids)
 		return ctl_fail(ctl, EXIT_FAILED, "ENOMEM", "out of memory");
 	if ((n > 0) + (o->tid != 0) + (o->unit != NULL) + o->host != 1)
-		return ctl_fail(ctl, EXIT_USAGE, "usage",
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
 			"give process ids, or --tid, or --unit, or --host, and only one of the four");
 	if (o->filter && (o->unit || o->host))
 		return ctl_fail(ctl, EXIT_USAGE, "usage", "--filter is of a process or a thread");

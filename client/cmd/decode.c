@@ -29,104 +29,104 @@ struct options {
 
 static const struct option_spec specs[] = {
 	{.name = "output",
-		.letter = 'o',
-		.type = OPTION_FILE,
-		.offset = offsetof(struct options, output),
-		.arg = "FILE",
-		.doc = "Where to write the timeline; - is the standard output."},
+	 .letter = 'o',
+	 .type = OPTION_FILE,
+	 .offset = offsetof(struct options, output),
+	 .arg = "FILE",
+	 .doc = "Where to write the timeline; - is the standard output."},
 	{.name = "format",
-		.letter = 'f',
-		.type = OPTION_CHOICE,
-		.offset = offsetof(struct options, format),
-		.arg = "NAME",
-		.choices = "pftrace|text|go-parsed|go-wire",
-		.doc = "What to write: pftrace for ui.perfetto.dev and trace_processor, text to "
-		       "read and to compare. Of an execution trace of a Go program go-parsed writes "
-		       "its events, go-wire what is in the file, both as 'go tool trace -d' does. Not "
-		       "given: text to the standard output and to names that end in .txt, else pftrace."},
+	 .letter = 'f',
+	 .type = OPTION_CHOICE,
+	 .offset = offsetof(struct options, format),
+	 .arg = "NAME",
+	 .choices = "pftrace|text|go-parsed|go-wire",
+	 .doc = "What to write: pftrace for ui.perfetto.dev and trace_processor, text to "
+		"read and to compare. Of an execution trace of a Go program go-parsed writes "
+		"its events, go-wire what is in the file, both as 'go tool trace -d' does. Not "
+		"given: text to the standard output and to names that end in .txt, else pftrace."},
 	{.name = "summary",
-		.letter = 's',
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, summary),
-		.doc = "Print the summary only; then --output may be left out."},
+	 .letter = 's',
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, summary),
+	 .doc = "Print the summary only; then --output may be left out."},
 	{.name = "last",
-		.type = OPTION_DURATION,
-		.offset = offsetof(struct options, last),
-		.arg = "TIME",
-		.min = 1,
-		.max = 3600 * DURATION_S,
-		.bare_unit = DURATION_MS,
-		.doc = "Let the summary show this last part of the recording by itself first: the slow "
-		       "moment, where the snapshot was taken right after it. Times have a unit: ns, us, "
-		       "ms, s, m (minutes) or h, as in 200ms; a number without one is milliseconds."},
+	 .type = OPTION_DURATION,
+	 .offset = offsetof(struct options, last),
+	 .arg = "TIME",
+	 .min = 1,
+	 .max = 3600 * DURATION_S,
+	 .bare_unit = DURATION_MS,
+	 .doc = "Let the summary show this last part of the recording by itself first: the slow "
+		"moment, where the snapshot was taken right after it. Times have a unit: ns, us, "
+		"ms, s, m (minutes) or h, as in 200ms; a number without one is milliseconds."},
 	{.name = "calls",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, calls),
-		.doc = "Write the calls of an Intel PT trace as text instead of the timeline: a tree "
-		       "for each thread, with times and instructions. To the standard output, if "
-		       "there is no --output. It is written when all is decoded; until then it is in a file "
-		       "without a name, beside the output or in $TMPDIR (/var/tmp)."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, calls),
+	 .doc = "Write the calls of an Intel PT trace as text instead of the timeline: a tree "
+		"for each thread, with times and instructions. To the standard output, if "
+		"there is no --output. It is written when all is decoded; until then it is in a file "
+		"without a name, beside the output or in $TMPDIR (/var/tmp)."},
 	{.name = "branches",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, branches),
-		.doc = "Write the branches instead, in the same way: one line for each branch taken."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, branches),
+	 .doc = "Write the branches instead, in the same way: one line for each branch taken."},
 	{.name = "insns",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, insns),
-		.doc = "Write the instructions instead, in the same way: the address and the function of each."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, insns),
+	 .doc = "Write the instructions instead, in the same way: the address and the function of each."},
 	{.name = "lines",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, lines),
-		.doc = "Show the source line where each function is declared and the one that calls it, "
-		       "from the debug information of programs and libraries."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, lines),
+	 .doc = "Show the source line where each function is declared and the one that calls it, "
+		"from the debug information of programs and libraries."},
 	{.name = "inline",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, inlined),
-		.doc = "Show source lines as --lines does, and in stacks and in the calls of an Intel PT trace also "
-		       "those that the compiler inlined. For a trace this takes several times as long, since each "
-		       "branch is looked up."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, inlined),
+	 .doc = "Show source lines as --lines does, and in stacks and in the calls of an Intel PT trace also "
+		"those that the compiler inlined. For a trace this takes several times as long, since each "
+		"branch is looked up."},
 	{.name = "stats",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, stats),
-		.doc = "Print what was decoded, what was not, and what took how long; then --output "
-		       "may be left out."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, stats),
+	 .doc = "Print what was decoded, what was not, and what took how long; then --output "
+		"may be left out."},
 	{.name = "verify",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, verify),
-		.doc = "Let libipt follow the same Intel PT trace, compare the instructions, and print where "
-		       "and how the two decoders differ; then --output may be left out."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, verify),
+	 .doc = "Let libipt follow the same Intel PT trace, compare the instructions, and print where "
+		"and how the two decoders differ; then --output may be left out."},
 	{.name = "pt-info",
-		.type = OPTION_FILE,
-		.offset = offsetof(struct options, pt_info),
-		.arg = "FILE",
-		.doc = "INPUT is nothing but the bytes of an Intel PT trace; this JSON file describes "
-		       "the processor, the thread and the code that it ran."},
+	 .type = OPTION_FILE,
+	 .offset = offsetof(struct options, pt_info),
+	 .arg = "FILE",
+	 .doc = "INPUT is nothing but the bytes of an Intel PT trace; this JSON file describes "
+		"the processor, the thread and the code that it ran."},
 	{.name = "symfs",
-		.type = OPTION_FILE,
-		.offset = offsetof(struct options, symfs),
-		.arg = "DIR",
-		.doc = "Look for programs, libraries and debug files in this tree first: the "
-		       "recorded machine's file system."},
+	 .type = OPTION_FILE,
+	 .offset = offsetof(struct options, symfs),
+	 .arg = "DIR",
+	 .doc = "Look for programs, libraries and debug files in this tree first: the "
+		"recorded machine's file system."},
 	{.name = "threads",
-		.type = OPTION_UINT,
-		.offset = offsetof(struct options, threads),
-		.arg = "N",
-		.min = 1,
-		.max = 16,
-		.doc = "Use at most this many processors; all of them if not given. The output does not "
-		       "depend on it."},
+	 .type = OPTION_UINT,
+	 .offset = offsetof(struct options, threads),
+	 .arg = "N",
+	 .min = 1,
+	 .max = 16,
+	 .doc = "Use at most this many processors; all of them if not given. The output does not "
+		"depend on it."},
 	{.name = "uncompressed",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, uncompressed),
-		.doc = "Do not compress the timeline: it is larger, and finished sooner."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, uncompressed),
+	 .doc = "Do not compress the timeline: it is larger, and finished sooner."},
 	{.name = "timeout",
-		.type = OPTION_DURATION,
-		.offset = offsetof(struct options, timeout),
-		.arg = "TIME",
-		.min = DURATION_MS,
-		.max = 86400 * DURATION_S,
-		.bare_unit = DURATION_S,
-		.doc = "Give up after this time; 1h if not given. A number without a unit is seconds."},
+	 .type = OPTION_DURATION,
+	 .offset = offsetof(struct options, timeout),
+	 .arg = "TIME",
+	 .min = DURATION_MS,
+	 .max = 86400 * DURATION_S,
+	 .bare_unit = DURATION_S,
+	 .doc = "Give up after this time; 1h if not given. A number without a unit is seconds."},
 	{0},
 };
 
@@ -172,7 +172,9 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		.timeout_ns = o->timeout ? o->timeout : DEFAULT_TIMEOUT,
 	};
 	const bool go = !strncmp(request.format, "go-", 3);
-	const char *view = view_of(o), *path = o->output ? o->output : view || go ? "-" : "/dev/null";
+	const char *view = view_of(o), *path = o->output    ? o->output
+					       : view || go ? "-"
+							    : "/dev/null";
 	bool to_stdout = !strcmp(path, "-"), report = o->summary || o->stats || o->verify;
 	int r;
 
@@ -180,7 +182,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"give only one of --calls, --branches and --insns");
 	if (view && strcmp(request.format, "text") != 0)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s writes text: use --format=text", view);
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s writes text: use --format=text",
+				view);
 	if (o->inlined && (o->branches || o->insns))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--inline needs calls, which --%s does not write: use --lines", view);
@@ -188,7 +191,8 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--%s replaces the timeline, which --summary and --last need", view);
 	if (go && (o->summary || o->last || o->verify || o->lines || o->inlined || view))
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--format %s goes with --output and --stats only", request.format);
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+				"--format %s goes with --output and --stats only", request.format);
 	if (!o->output && !view && !go && !report)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"give the output with -o FILE, or ask for --summary, --stats or --verify");
@@ -197,8 +201,9 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 			"a terminal cannot show a trace: use -o FILE or --format=text");
 	if (to_stdout && (report || ctl->json))
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-			"%s and %s cannot both go to the standard output: use -o FILE",
-			view || go ? "this text" : "the timeline", ctl->json ? "the result" : "a report on it");
+				"%s and %s cannot both go to the standard output: use -o FILE",
+				view || go ? "this text" : "the timeline",
+				ctl->json ? "the result" : "a report on it");
 	interrupt_fd = interrupt_open();
 	r = output_file_begin(path, &out);
 	if (r < 0)
@@ -207,9 +212,12 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 	if (o->calls) {
 		scratch_fd = output_scratch_open(&out, &scratch_dir);
 		if (scratch_fd < 0)
-			return ctl_fail(ctl, exit_code_from(scratch_fd), tracerd_error_name(scratch_fd),
-				"cannot make a temporary file in %s: %s%s", scratch_dir ? scratch_dir : "the output's directory",
-				strerror(-scratch_fd), scratch_dir ? "; TMPDIR can name another directory" : "");
+			return ctl_fail(ctl, exit_code_from(scratch_fd),
+					tracerd_error_name(scratch_fd),
+					"cannot make a temporary file in %s: %s%s",
+					scratch_dir ? scratch_dir : "the output's directory",
+					strerror(-scratch_fd),
+					scratch_dir ? "; TMPDIR can name another directory" : "");
 	}
 	request.scratch_fd = scratch_fd;
 	request.out_fd = out.fd;
@@ -239,8 +247,11 @@ static int decode_exec(struct ctl *ctl, const void *options, const char *const *
 			"cannot write %s: %s", path, strerror(-r));
 	losses = field(result, "losses");
 	if (go && field_text(losses, "go_trace_broken"))
-		return ctl_fail(ctl, EXIT_NOT_DECODED, "decode_failed", "%s is broken at byte %" PRIu64 ": %s; what came before that was written",
-			request.input, field_number(losses, "go_trace_broken_at_byte"), field_text(losses, "go_trace_broken"));
+		return ctl_fail(ctl, EXIT_NOT_DECODED, "decode_failed",
+				"%s is broken at byte %" PRIu64
+				": %s; what came before that was written",
+				request.input, field_number(losses, "go_trace_broken_at_byte"),
+				field_text(losses, "go_trace_broken"));
 	if (ctl->json) {
 		if (o->output)
 			json_add_string(result, "output", o->output);

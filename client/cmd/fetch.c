@@ -85,7 +85,8 @@ static int fetch_exec(struct ctl *ctl, const void *options, const char *const *o
 	int r;
 
 	if (o->list && (o->file || o->output))
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--list fetches nothing: leave out --output and --file");
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+				"--list fetches nothing: leave out --output and --file");
 	if (as_dir && o->file)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
 			"--file names one file, but %s is a directory", o->output);

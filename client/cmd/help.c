@@ -39,8 +39,9 @@ static int help_exec(struct ctl *ctl, const void *options, const char *const *op
 
 			command = table ? command_find(table, operands[i]) : NULL;
 			if (!command)
-				return ctl_fail(ctl, EXIT_USAGE, "usage", "there is no command '%s%s%s'",
-					i ? operands[0] : "", i ? " " : "", operands[i]);
+				return ctl_fail(ctl, EXIT_USAGE, "usage",
+						"there is no command '%s%s%s'",
+						i ? operands[0] : "", i ? " " : "", operands[i]);
 		}
 		help_print_command(stdout, command);
 	} else {

@@ -22,22 +22,22 @@ struct options {
 static const struct option_spec specs[] = {
 	ARM_OPTION_SPECS(struct options),
 	{.name = "no-children",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, no_children),
-		.doc = "Do not record the processes that it starts. Without this and without --children they are recorded if you "
-		       "may; not with --backend=step."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, no_children),
+	 .doc = "Do not record the processes that it starts. Without this and without --children they are recorded if you "
+		"may; not with --backend=step."},
 	{.name = "quiet",
-		.letter = 'q',
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, quiet),
-		.doc = "Do not report on the standard error what was armed, or how far the "
-		       "stepping is."},
+	 .letter = 'q',
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, quiet),
+	 .doc = "Do not report on the standard error what was armed, or how far the "
+		"stepping is."},
 	{0},
 };
 
 /* The request for it, with the processes that it will start or without them. */
-static int arm_program(struct ctl *ctl, const struct arm_options *arm, bool children, pid_t pid, const struct process_fds *fds,
-	struct json_object **ret_result)
+static int arm_program(struct ctl *ctl, const struct arm_options *arm, bool children, pid_t pid,
+		       const struct process_fds *fds, struct json_object **ret_result)
 {
 	struct json_object *params = json_object_new_object();
 	struct arm_options options = *arm;
@@ -48,7 +48,8 @@ static int arm_program(struct ctl *ctl, const struct arm_options *arm, bool chil
 }
 
 /* Arms the stopped program. EXIT_OK or EXIT_RUN_FAILED, reported. */
-static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, struct step_progress *progress)
+static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid,
+		       struct step_progress *progress)
 {
 	const bool by_default = !o->arm.children && !o->no_children && !arm_steps(&o->arm);
 	_cleanup_(process_fds_fini) struct process_fds fds = PROCESS_FDS_INIT;
@@ -74,7 +75,9 @@ static int arm_stopped(struct ctl *ctl, const struct options *o, pid_t pid, stru
 	} else if (!o->quiet) {
 		arm_print(ctl, stderr, result);
 		if (alone)
-			ctl_note(ctl, "the processes that it starts are not recorded: by Intel PT that is for root and the members of the socket's group; "
+			ctl_note(
+				ctl,
+				"the processes that it starts are not recorded: by Intel PT that is for root and the members of the socket's group; "
 				"--backend=sample records them");
 		if (arm_steps(&o->arm))
 			step_progress_init(progress, ctl, field(result, "target"));
@@ -95,7 +98,8 @@ static int run_exec(struct ctl *ctl, const void *options, const char *const *ope
 	if (!argv)
 		return ctl_fail(ctl, EXIT_RUN_FAILED, "ENOMEM", "out of memory");
 	if (o->arm.children && o->no_children)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--children or --no-children, but not both");
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+				"--children or --no-children, but not both");
 	for (size_t i = 0; i < n; i++)
 		argv[i] = (char *)(uintptr_t)operands[i];
 	if (ctl_connect(ctl) != EXIT_OK)

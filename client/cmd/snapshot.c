@@ -29,37 +29,37 @@ struct options {
 
 static const struct option_spec specs[] = {
 	{.name = "output",
-		.letter = 'o',
-		.type = OPTION_FILE,
-		.offset = offsetof(struct options, output),
-		.arg = "PATH",
-		.doc = "Write the decoded trace to this file; or, if it ends in a slash, the "
-		       "whole bundle to this new directory."},
+	 .letter = 'o',
+	 .type = OPTION_FILE,
+	 .offset = offsetof(struct options, output),
+	 .arg = "PATH",
+	 .doc = "Write the decoded trace to this file; or, if it ends in a slash, the "
+		"whole bundle to this new directory."},
 	{.name = "reason",
-		.letter = 'r',
-		.type = OPTION_STRING,
-		.offset = offsetof(struct options, reason),
-		.arg = "TEXT",
-		.doc = "Your reason for it: kept in the snapshot and shown in lists."},
+	 .letter = 'r',
+	 .type = OPTION_STRING,
+	 .offset = offsetof(struct options, reason),
+	 .arg = "TEXT",
+	 .doc = "Your reason for it: kept in the snapshot and shown in lists."},
 	{.name = "with-objects",
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, with_objects),
-		.doc = "Put the programs and libraries that the stacks need into the bundle, so "
-		       "that it can be decoded again on another machine."},
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, with_objects),
+	 .doc = "Put the programs and libraries that the stacks need into the bundle, so "
+		"that it can be decoded again on another machine."},
 	{.name = "no-wait",
-		.letter = 'n',
-		.type = OPTION_FLAG,
-		.offset = offsetof(struct options, no_wait),
-		.doc = "Print the snapshot's id as soon as the moment is frozen and do not wait for it."},
+	 .letter = 'n',
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct options, no_wait),
+	 .doc = "Print the snapshot's id as soon as the moment is frozen and do not wait for it."},
 	{.name = "timeout",
-		.type = OPTION_DURATION,
-		.offset = offsetof(struct options, timeout),
-		.arg = "TIME",
-		.min = DURATION_MS,
-		.max = 86400 * DURATION_S,
-		.bare_unit = DURATION_S,
-		.doc = "How long to wait for the end, as 500ms or 2m; 5m if not given. A number without "
-		       "a unit is seconds. The snapshot goes on without you."},
+	 .type = OPTION_DURATION,
+	 .offset = offsetof(struct options, timeout),
+	 .arg = "TIME",
+	 .min = DURATION_MS,
+	 .max = 86400 * DURATION_S,
+	 .bare_unit = DURATION_S,
+	 .doc = "How long to wait for the end, as 500ms or 2m; 5m if not given. A number without "
+		"a unit is seconds. The snapshot goes on without you."},
 	{0},
 };
 
@@ -149,7 +149,8 @@ static int check_together(struct ctl *ctl, const char *const *operands, size_t n
 		if (!first || !id)
 			return ctl_report(ctl, id ? -ENOMEM : -EPROTO, NULL);
 		if (strcmp(id, first) != 0)
-			r = ctl_fail(ctl, EXIT_USAGE, "usage",
+			r = ctl_fail(
+				ctl, EXIT_USAGE, "usage",
 				"%s and %s are of two targets, %s and %s: take a snapshot of each; processes that are armed "
 				"together ('tracectl arm PID PID', '--children' of their parent, or '--unit') are one timeline",
 				operands[0], operands[i], first, id);
@@ -169,8 +170,8 @@ static int snapshot_exec(
 	int r;
 
 	if (o->no_wait && o->output)
-		return ctl_fail(
-			ctl, EXIT_USAGE, "usage", "--no-wait ends before there is anything to write to --output");
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+				"--no-wait ends before there is anything to write to --output");
 	r = target_check_operands(ctl, operands, n);
 	if (r == EXIT_OK)
 		r = ctl_connect(ctl);

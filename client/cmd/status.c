@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * `tracectl status`: the state of the daemon. The object is that of GET /status on its status socket.
+ * `tracectl status`: the state of the daemon. The object is that of GET /status on its status
+ * socket.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,7 +73,8 @@ static void print_backends(struct json_object *backends)
 
 		if (field_bool(value, "available"))
 			view_line(stdout, name, "available, by %s%s%s%s", method,
-				!strcmp(key, "step") ? "" : " events", has_why ? ": " : "", has_why ? why : "");
+				  !strcmp(key, "step") ? "" : " events", has_why ? ": " : "",
+				  has_why ? why : "");
 		else
 			view_line(stdout, name, "not available%s%s", has_why ? ": " : "",
 				has_why ? why : "");

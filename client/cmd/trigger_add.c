@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * `tracectl trigger add`: from now on a slow region, or a thread that comes to a place in the code, takes a snapshot.
+ * `tracectl trigger add`: from now on a slow region, or a thread that comes to a place in the code,
+ * takes a snapshot.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,74 +21,74 @@ struct options {
 
 static const struct option_spec specs[] = {
 	{.name = "region",
-		.letter = 'r',
-		.type = OPTION_STRING,
-		.offset = offsetof(struct options, region),
-		.arg = "NAME",
-		.doc = "The region's name, as the program gives it: at most 216 bytes, valid UTF-8 without control characters. A "
-		       "program may have other names, on which there can be no trigger."},
+	 .letter = 'r',
+	 .type = OPTION_STRING,
+	 .offset = offsetof(struct options, region),
+	 .arg = "NAME",
+	 .doc = "The region's name, as the program gives it: at most 216 bytes, valid UTF-8 without control characters. A "
+		"program may have other names, on which there can be no trigger."},
 	{.name = "go",
-		.type = OPTION_CHOICE,
-		.offset = offsetof(struct options, go),
-		.arg = "WHAT",
-		.choices = "runnable|gc-stop|other-stop",
-		.doc = "Instead of a region, in Go programs with tracerd's module. runnable: a goroutine waits to run. gc-stop: the world "
-		       "is stopped for the garbage collector. other-stop: for something else. Known up to 100 ms later; Go counts one wait "
-		       "of eight."},
+	 .type = OPTION_CHOICE,
+	 .offset = offsetof(struct options, go),
+	 .arg = "WHAT",
+	 .choices = "runnable|gc-stop|other-stop",
+	 .doc = "Instead of a region, in Go programs with tracerd's module. runnable: a goroutine waits to run. gc-stop: the world "
+		"is stopped for the garbage collector. other-stop: for something else. Known up to 100 ms later; Go counts one wait "
+		"of eight."},
 	{.name = "over",
-		.type = OPTION_DURATION,
-		.offset = offsetof(struct options, over),
-		.arg = "TIME",
-		.min = 1,
-		.max = 3600 * DURATION_S,
-		.doc = "What takes this long or longer is a hit. Times have a unit: ns, "
-		       "us, ms, s, m (minutes) or h, as in 5ms or 1.5s."},
+	 .type = OPTION_DURATION,
+	 .offset = offsetof(struct options, over),
+	 .arg = "TIME",
+	 .min = 1,
+	 .max = 3600 * DURATION_S,
+	 .doc = "What takes this long or longer is a hit. Times have a unit: ns, "
+		"us, ms, s, m (minutes) or h, as in 5ms or 1.5s."},
 	{.name = "hit",
-		.type = OPTION_STRING,
-		.offset = offsetof(struct options, hit),
-		.arg = "PLACE",
-		.doc = "Instead of a region: whenever a thread comes to this place in the code. A function "
-		       "(serve, ns::Class::serve, 'ns::f(int)' of several that have the name, main.(*T).M of Go, or "
-		       "serve@libfoo.so of that file alone), FILE:LINE, or an address (0x55d0c0de)."},
+	 .type = OPTION_STRING,
+	 .offset = offsetof(struct options, hit),
+	 .arg = "PLACE",
+	 .doc = "Instead of a region: whenever a thread comes to this place in the code. A function "
+		"(serve, ns::Class::serve, 'ns::f(int)' of several that have the name, main.(*T).M of Go, or "
+		"serve@libfoo.so of that file alone), FILE:LINE, or an address (0x55d0c0de)."},
 	{.name = "hit-by",
-		.type = OPTION_CHOICE,
-		.offset = offsetof(struct options, by),
-		.arg = "HOW",
-		.choices = "auto|breakpoint|uprobe",
-		.doc = "breakpoint: one of the four that the processor has for each thread. uprobe: by the "
-		       "kernel, which writes into the program's copy of the code; tracerd needs "
-		       "CAP_SYS_ADMIN for that, each pass costs the program some microseconds, and threads "
-		       "that begin while it watches are not watched. auto, the default: a breakpoint, or a "
-		       "uprobe where none is free."},
+	 .type = OPTION_CHOICE,
+	 .offset = offsetof(struct options, by),
+	 .arg = "HOW",
+	 .choices = "auto|breakpoint|uprobe",
+	 .doc = "breakpoint: one of the four that the processor has for each thread. uprobe: by the "
+		"kernel, which writes into the program's copy of the code; tracerd needs "
+		"CAP_SYS_ADMIN for that, each pass costs the program some microseconds, and threads "
+		"that begin while it watches are not watched. auto, the default: a breakpoint, or a "
+		"uprobe where none is free."},
 	{.name = "in",
-		.type = OPTION_UINT,
-		.offset = offsetof(struct options, in),
-		.arg = "PID",
-		.min = 1,
-		.max = 1 << 22,
-		.doc = "The process in which the place is looked up: needed if the target is a unit."},
+	 .type = OPTION_UINT,
+	 .offset = offsetof(struct options, in),
+	 .arg = "PID",
+	 .min = 1,
+	 .max = 1 << 22,
+	 .doc = "The process in which the place is looked up: needed if the target is a unit."},
 	{.name = "cooldown",
-		.type = OPTION_DURATION,
-		.offset = offsetof(struct options, cooldown),
-		.given = offsetof(struct options, has_cooldown),
-		.arg = "TIME",
-		.max = 86400 * DURATION_S,
-		.doc = "After a hit, only count further ones for this time; 10s if not given."},
+	 .type = OPTION_DURATION,
+	 .offset = offsetof(struct options, cooldown),
+	 .given = offsetof(struct options, has_cooldown),
+	 .arg = "TIME",
+	 .max = 86400 * DURATION_S,
+	 .doc = "After a hit, only count further ones for this time; 10s if not given."},
 	{.name = "max-per-hour",
-		.type = OPTION_UINT,
-		.offset = offsetof(struct options, max_per_hour),
-		.given = offsetof(struct options, has_max_per_hour),
-		.arg = "N",
-		.max = 100000,
-		.doc = "Take at most this many snapshots in any hour; 60 if not given. 0: only the "
-		       "cooldown limits them."},
+	 .type = OPTION_UINT,
+	 .offset = offsetof(struct options, max_per_hour),
+	 .given = offsetof(struct options, has_max_per_hour),
+	 .arg = "N",
+	 .max = 100000,
+	 .doc = "Take at most this many snapshots in any hour; 60 if not given. 0: only the "
+		"cooldown limits them."},
 	{.name = "after",
-		.type = OPTION_DURATION,
-		.offset = offsetof(struct options, after),
-		.arg = "TIME",
-		.max = 60 * DURATION_S,
-		.doc = "Take the snapshot this long after the region's end, or the hit, so that it shows what "
-		       "follows; at once if not given."},
+	 .type = OPTION_DURATION,
+	 .offset = offsetof(struct options, after),
+	 .arg = "TIME",
+	 .max = 60 * DURATION_S,
+	 .doc = "Take the snapshot this long after the region's end, or the hit, so that it shows what "
+		"follows; at once if not given."},
 	{0},
 };
 
@@ -105,13 +106,16 @@ static int process_of(struct ctl *ctl, const struct options *o, const char *oper
 		pid = field_number(field(result, "target"), "pid");
 	}
 	if (!pid)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "%s has many processes: --in PID says whose code is meant", operand);
+		return ctl_fail(ctl, EXIT_USAGE, "usage",
+				"%s has many processes: --in PID says whose code is meant",
+				operand);
 	*ret = (pid_t)pid;
 	return EXIT_OK;
 }
 
 /* Adds where the place is to `params`. An exit code. */
-static int add_place(struct ctl *ctl, const struct options *o, const char *operand, struct json_object *params)
+static int add_place(struct ctl *ctl, const struct options *o, const char *operand,
+		     struct json_object *params)
 {
 	_cleanup_(places_fini) struct places places = {0};
 	const struct place *p;
@@ -126,11 +130,14 @@ static int add_place(struct ctl *ctl, const struct options *o, const char *opera
 	p = &places.v[0];
 	/* A uprobe in the middle of an instruction would change the program. */
 	if (p->boundary_known && !p->boundary)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "no instruction begins at %s, in the function %s", o->hit, p->name);
-	if (!p->boundary && o->by && strcmp(o->by, "uprobe") == 0)
 		return ctl_fail(ctl, EXIT_USAGE, "usage",
-				"that an instruction begins at %s cannot be told: its function is not known, or its code cannot be read (of "
-				"32-bit programs it is not); use --hit-by breakpoint", o->hit);
+				"no instruction begins at %s, in the function %s", o->hit, p->name);
+	if (!p->boundary && o->by && strcmp(o->by, "uprobe") == 0)
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
+			"that an instruction begins at %s cannot be told: its function is not known, or its code cannot be read (of "
+			"32-bit programs it is not); use --hit-by breakpoint",
+			o->hit);
 	json_add_string(params, "hit", o->hit);
 	json_add_uint(params, "hit_major", p->maj);
 	json_add_uint(params, "hit_minor", p->min);
@@ -144,13 +151,17 @@ static int add_place(struct ctl *ctl, const struct options *o, const char *opera
 static int check_options(struct ctl *ctl, const struct options *o, const char *operand)
 {
 	if (o->hit && (o->region || o->go || o->over))
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "a trigger is on a place (--hit) or on what takes a time (--region or --go, and --over)");
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
+			"a trigger is on a place (--hit) or on what takes a time (--region or --go, and --over)");
 	if (o->region && o->go)
 		return ctl_fail(ctl, EXIT_USAGE, "usage", "a trigger has --region or --go");
 	if (!o->hit && (o->by || o->in))
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s goes with --hit", o->by ? "hit-by" : "in");
+		return ctl_fail(ctl, EXIT_USAGE, "usage", "--%s goes with --hit",
+				o->by ? "hit-by" : "in");
 	if (!o->hit && ((!o->region && !o->go) || !o->over))
-		return ctl_fail(ctl, EXIT_USAGE, "usage",
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
 			"--%s is needed: tracectl trigger add %s --region NAME --over 5ms, or --hit FUNCTION",
 			o->region || o->go ? "over" : "region", operand);
 	return EXIT_OK;

@@ -37,7 +37,10 @@ static const char *next_line(const char *p)
 	return p ? p + 1 : NULL;
 }
 
-/* Who may not see addresses sees zeros. The first symbols may be at 0, or near it, all the same: those of each CPU's data. */
+/*
+ * Who may not see addresses sees zeros. The first symbols may be at 0, or near it, all the same:
+ * those of each CPU's data.
+ */
 static bool shows_addresses(int kallsyms)
 {
 	enum { DIGITS = 16 };
@@ -61,7 +64,10 @@ static int open_kallsyms(bool asked)
 	return fd >= 0 && (asked || shows_addresses(fd)) ? take_fd(&fd) : -1;
 }
 
-/* Likewise its code, which a trace of it is followed in. Who may not, or where there is none, is told by tracerd what that means. */
+/*
+ * Likewise its code, which a trace of it is followed in. Who may not, or where there is none, is
+ * told by tracerd what that means.
+ */
 static int open_kcore(bool asked)
 {
 	return asked ? open("/proc/kcore", O_RDONLY | O_CLOEXEC) : -1;
@@ -101,7 +107,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 	}
 	pass(&passed, "kallsyms", kallsyms);
 	pass(&passed, "kcore", kcore);
-	return ctl_call(ctl, "target.arm", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
+	return ctl_call(ctl, "target.arm", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result,
+			NULL);
 }
 
 void arm_print_joined(FILE *out, struct json_object *result, pid_t pid)
@@ -109,11 +116,13 @@ void arm_print_joined(FILE *out, struct json_object *result, pid_t pid)
 	struct json_object *target = field(result, "target");
 	_cleanup_free_ char *id = human_name(field_text(target, "id"));
 
-	(void)fprintf(out, "armed %sin %s: process %d (%s has %" PRIu64 " processes)\n", field_bool(result, "already") ? "already " : "", id,
-		(int)pid, id, field_number(target, "living"));
+	(void)fprintf(out, "armed %sin %s: process %d (%s has %" PRIu64 " processes)\n",
+		      field_bool(result, "already") ? "already " : "", id, (int)pid, id,
+		      field_number(target, "living"));
 }
 
-int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds, struct json_object **ret_result)
+int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds,
+	     struct json_object **ret_result)
 {
 	struct json_object *params = json_object_new_object();
 	struct passed passed = {.names = json_add_new_array(params, "fds")};
@@ -122,7 +131,8 @@ int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct proces
 	json_add_int(params, "pid", pid);
 	pass(&passed, "pidfd", fds->pidfd);
 	pass(&passed, "maps", fds->maps);
-	return ctl_call(ctl, "target.join", params, passed.fds, passed.n, CTL_TIMEOUT_MS, ret_result, NULL);
+	return ctl_call(ctl, "target.join", params, passed.fds, passed.n, CTL_TIMEOUT_MS,
+			ret_result, NULL);
 }
 
 void arm_note_children(struct ctl *ctl, pid_t pid)
@@ -131,8 +141,10 @@ void arm_note_children(struct ctl *ctl, pid_t pid)
 	size_t n;
 
 	if (proctree_below(&pid, 1, &below, &n) == 0 && n > 0)
-		ctl_note(ctl, "process %d has started %zu that %s not recorded: --children records them, too", (int)pid, n,
-			n == 1 ? "is" : "are");
+		ctl_note(
+			ctl,
+			"process %d has started %zu that %s not recorded: --children records them, too",
+			(int)pid, n, n == 1 ? "is" : "are");
 }
 
 bool arm_steps(const struct arm_options *options)
@@ -165,8 +177,11 @@ static int report_gone(struct ctl *ctl, bool thread, pid_t number)
 	pid_t pid;
 
 	if (!thread && process_of_thread(number, &pid) == 0 && pid != number)
-		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "%d is a thread of process %d: --tid arms one thread", (int)number, (int)pid);
-	return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such %s: %d", thread ? "thread" : "process", (int)number);
+		return ctl_fail(ctl, EXIT_NOT_FOUND, "gone",
+				"%d is a thread of process %d: --tid arms one thread", (int)number,
+				(int)pid);
+	return ctl_fail(ctl, EXIT_NOT_FOUND, "gone", "no such %s: %d",
+			thread ? "thread" : "process", (int)number);
 }
 
 static int report(struct ctl *ctl, int error, bool thread, pid_t number)
@@ -200,7 +215,8 @@ void arm_print(struct ctl *ctl, FILE *out, struct json_object *result)
 	struct json_object *target = field(result, "target");
 	_cleanup_free_ char *name = view_target_name(target), *how = view_target_how(target);
 
-	(void)fprintf(out, "armed %s%s, %s\n", field_bool(result, "already") ? "already: " : "", name, how);
+	(void)fprintf(out, "armed %s%s, %s\n", field_bool(result, "already") ? "already: " : "",
+		      name, how);
 	for (size_t i = 0; i < field_count(target, "warnings"); i++)
 		ctl_note(ctl, "warning: %s",
 			json_object_get_string(field_at(target, "warnings", i)));

@@ -107,8 +107,8 @@ int arm_call(struct ctl *ctl, const struct arm_options *options, struct json_obj
 bool arm_steps(const struct arm_options *options);
 
 /*
- * Starts the stepper of process `pid`, which `fds` are of, and keeps its channel there. An exit code; a failure has
- * been reported.
+ * Starts the stepper of process `pid`, which `fds` are of, and keeps its channel there. An exit
+ * code; a failure has been reported.
  */
 int arm_start_stepper(struct ctl *ctl, pid_t pid, struct process_fds *fds) _must_check_;
 
@@ -120,11 +120,11 @@ int arm_report_thread(struct ctl *ctl, int error, pid_t tid);
 void arm_print(struct ctl *ctl, FILE *out, struct json_object *result);
 
 /*
- * Has a further process recorded with `target`, on one timeline. Returns what tracerd_call() returned; TRACERD_E_UNSUPPORTED: not as this
- * target is recorded.
+ * Has a further process recorded with `target`, on one timeline. Returns what tracerd_call()
+ * returned; TRACERD_E_UNSUPPORTED: not as this target is recorded.
  */
-int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds, struct json_object **ret_result)
-	_must_check_;
+int arm_join(struct ctl *ctl, const char *target, pid_t pid, const struct process_fds *fds,
+	     struct json_object **ret_result) _must_check_;
 
 /* Prints the answer to target.join. */
 void arm_print_joined(FILE *out, struct json_object *result, pid_t pid);

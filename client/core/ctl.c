@@ -152,7 +152,8 @@ int ctl_report(struct ctl *ctl, int error, const char *what)
 	_cleanup_free_ char *text = NULL;
 
 	if (error == -ETIMEDOUT)
-		text = human_format("no answer from tracerd in time: it is starting, or the machine is busy");
+		text = human_format(
+			"no answer from tracerd in time: it is starting, or the machine is busy");
 	else if (error == -ECONNRESET || error == -ENOTCONN)
 		text = human_format("tracerd closed the connection");
 	else if (error == -EPROTO)

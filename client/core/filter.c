@@ -14,10 +14,14 @@
 #include "common/base/io.h"
 #include "common/base/procfs.h"
 
-/* How long "operator<" and its like are, whose brackets enclose nothing; 0: it is none. Longer ones first. */
+/*
+ * How long "operator<" and its like are, whose brackets enclose nothing; 0: it is none. Longer ones
+ * first.
+ */
 static size_t operator_length(const char *s)
 {
-	static const char *const names[] = {"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">", ","};
+	static const char *const names[] = {"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=",
+					    ">=",  "->",  "()",  "[]",  "<",  ">",  ","};
 	const size_t n = strlen("operator");
 
 	for (size_t i = 0; strncmp(s, "operator", n) == 0 && i < ARRAY_SIZE(names); i++)
@@ -26,7 +30,10 @@ static size_t operator_length(const char *s)
 	return 0;
 }
 
-/* The next of a list; commas within brackets are part of a name, as in "f(int, int)". NULL: there is none. */
+/*
+ * The next of a list; commas within brackets are part of a name, as in "f(int, int)". NULL: there
+ * is none.
+ */
 static char *next_name(const char **p)
 {
 	const char *s = *p;
@@ -61,11 +68,17 @@ static void object_fini(struct object *o)
 	free(o->other);
 }
 
-/* Pieces that follow each other in the file are one: the kernel maps by segment, and splits where the protection was changed. */
+/*
+ * Pieces that follow each other in the file are one: the kernel maps by segment, and splits where
+ * the protection was changed.
+ */
 static int add_piece(struct object *o, const struct proc_map *map)
 {
-	const struct place piece = {
-		.maj = map->maj, .min = map->min, .ino = map->ino, .offset = map->pgoff, .size = map->end - map->start};
+	const struct place piece = {.maj = map->maj,
+				    .min = map->min,
+				    .ino = map->ino,
+				    .offset = map->pgoff,
+				    .size = map->end - map->start};
 	struct place *last = o->n ? &o->pieces[o->n - 1] : NULL;
 
 	for (uint32_t i = 0; i < o->n; i++)
@@ -100,7 +113,8 @@ static int find_object(pid_t pid, const char *name, struct object *ret)
 
 		if (r < 0 || !(map.prot & PROT_EXEC) || !map.ino || !place_is_named(&map, name))
 			continue;
-		if (ret->n && (first->maj != map.maj || first->min != map.min || first->ino != map.ino)) {
+		if (ret->n &&
+		    (first->maj != map.maj || first->min != map.min || first->ino != map.ino)) {
 			if (!ret->other)
 				ret->other = strndup(map.path, map.path_len);
 			continue;
@@ -122,8 +136,10 @@ static int find_function(struct ctl *ctl, pid_t pid, const char *name, struct pl
 	if (r != EXIT_OK)
 		return r;
 	if (places.v[0].size == 0 || places.v[0].into)
-		return ctl_fail(ctl, EXIT_USAGE, "usage",
-				"'%s' is not a whole function: its beginning and size are needed for an address filter", name);
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
+			"'%s' is not a whole function: its beginning and size are needed for an address filter",
+			name);
 	place_note_others(ctl, &places, name, "not in the filter");
 	*ret = places.v[0];
 	ret->path = ret->name = NULL; /* they go with the list */
@@ -132,8 +148,8 @@ static int find_function(struct ctl *ctl, pid_t pid, const char *name, struct pl
 
 static void append(struct json_object *list, const struct place *p, const char *name)
 {
-	_cleanup_free_ char *text =
-		human_format("%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s", p->maj, p->min, p->ino, p->offset, p->size, name);
+	_cleanup_free_ char *text = human_format("%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s",
+						 p->maj, p->min, p->ino, p->offset, p->size, name);
 
 	json_append_string(list, text);
 }
@@ -145,18 +161,24 @@ static int add_one(struct ctl *ctl, pid_t pid, const char *name, struct json_obj
 	int r = find_object(pid, name, &object);
 
 	if (r == -E2BIG)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "the code of %s is mapped in more than %u pieces: name functions of it", name, MAX_PIECES);
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
+			"the code of %s is mapped in more than %u pieces: name functions of it",
+			name, MAX_PIECES);
 	if (r < 0)
 		return ctl_report(ctl, r, "reading the memory map");
 	if (object.other)
-		return ctl_fail(ctl, EXIT_USAGE, "usage", "two files are named %s: %s and %s; give the whole path of the one that you mean", name,
-				object.path, object.other);
+		return ctl_fail(
+			ctl, EXIT_USAGE, "usage",
+			"two files are named %s: %s and %s; give the whole path of the one that you mean",
+			name, object.path, object.other);
 	for (uint32_t i = 0; i < object.n; i++)
 		append(list, &object.pieces[i], name);
 	if (object.n)
 		return EXIT_OK;
 	if (name[0] == '/')
-		return ctl_fail(ctl, EXIT_NOT_FOUND, "not_found", "process %d has no code of %s mapped", (int)pid, name);
+		return ctl_fail(ctl, EXIT_NOT_FOUND, "not_found",
+				"process %d has no code of %s mapped", (int)pid, name);
 	r = find_function(ctl, pid, name, &function);
 	if (r == EXIT_OK)
 		append(list, &function, name);

@@ -6,9 +6,9 @@
  * ordinary user has. It is undone (detached) as soon as the program is armed. A set-user-ID program
  * executed so does not get its privileges; whoever needs that arms it by its process id.
  *
- * What makes the program end with us until it is released is first a pipe that it waits at, then the
- * kernel (PTRACE_O_EXITKILL), then, where another process is to trace it, a guard. PR_SET_PDEATHSIG
- * could not be taken back from it.
+ * What makes the program end with us until it is released is first a pipe that it waits at, then
+ * the kernel (PTRACE_O_EXITKILL), then, where another process is to trace it, a guard.
+ * PR_SET_PDEATHSIG could not be taken back from it.
  */
 #include "client/core/launch.h"
 
@@ -59,8 +59,8 @@ void launch_fini(struct launch *launch)
 /* In the child: only what is safe between fork and exec. Says why it failed, and does not return.
  */
 static void __attribute__((noreturn))
-child_exec(const struct launch *launch, char *const *argv, bool traceable, pid_t parent, const int go[2],
-	int error_fd)
+child_exec(const struct launch *launch, char *const *argv, bool traceable, pid_t parent,
+	   const int go[2], int error_fd)
 {
 	char c;
 	int e;
@@ -130,7 +130,8 @@ int launch_stopped(struct launch *launch, char *const *argv, bool traceable, int
 	write_fd = close_fd(write_fd);
 	launch->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (launch->pidfd < 0 ||
-		ptrace(PTRACE_SEIZE, pid, NULL, (void *)(uintptr_t)(PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC)) < 0)
+	    ptrace(PTRACE_SEIZE, pid, NULL,
+		   (void *)(uintptr_t)(PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC)) < 0)
 		return -errno;
 	r = io_write_all(go_write, "", 1);
 	if (r == 0)
@@ -145,12 +146,13 @@ int launch_stopped(struct launch *launch, char *const *argv, bool traceable, int
 }
 
 /*
- * A process that kills the program when the other end of its pipe is closed before a byte came. It is of no terminal,
- * holds nothing of ours open, and knows no signals.
+ * A process that kills the program when the other end of its pipe is closed before a byte came. It
+ * is of no terminal, holds nothing of ours open, and knows no signals.
  */
 static void __attribute__((noreturn)) guard(int fd, int pidfd)
 {
-	const unsigned int low = (unsigned int)(fd < pidfd ? fd : pidfd), high = (unsigned int)(fd < pidfd ? pidfd : fd);
+	const unsigned int low = (unsigned int)(fd < pidfd ? fd : pidfd),
+			   high = (unsigned int)(fd < pidfd ? pidfd : fd);
 	char c;
 
 	(void)setsid();
@@ -240,7 +242,8 @@ static int reap(pid_t pid)
 }
 
 /* Returns when there is a signal to read. */
-static void tick_until_signal(const struct launch *launch, int (*tick)(void *arg), void *arg, uint64_t *next)
+static void tick_until_signal(const struct launch *launch, int (*tick)(void *arg), void *arg,
+			      uint64_t *next)
 {
 	struct pollfd fd = {.fd = launch->signal_fd, .events = POLLIN};
 

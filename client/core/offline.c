@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The offline decoder's loop. The input is trusted no more than in the daemon: the same program parses
- * it, in the same sandbox, and opens nothing by itself.
+ * The offline decoder's loop. The input is trusted no more than in the daemon: the same program
+ * parses it, in the same sandbox, and opens nothing by itself.
  */
 #include "client/core/offline.h"
 
@@ -69,7 +69,8 @@ static bool is_go_trace(int fd)
 	static const char begin[] = "go 1.";
 	char head[sizeof(begin) - 1];
 
-	return pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) && memcmp(head, begin, sizeof(head)) == 0;
+	return pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+	       memcmp(head, begin, sizeof(head)) == 0;
 }
 
 /* Opens the input, whichever it is. An exit code. */
@@ -83,7 +84,8 @@ static int input_open(struct job *j)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return input_failed(j, -errno);
 	if (j->request->pt_info)
-		return ptblob_open(j->ctl, j->request->input, fd, j->request->pt_info, &j->perfdata_fd);
+		return ptblob_open(j->ctl, j->request->input, fd, j->request->pt_info,
+				   &j->perfdata_fd);
 	if (S_ISREG(st.st_mode)) {
 		*(is_go_trace(fd) ? &j->go_fd : &j->perfdata_fd) = take_fd(&fd);
 		return EXIT_OK;
@@ -157,10 +159,10 @@ static int refused(struct job *j, const struct decoder_outcome *outcome)
 	if (error == EPIPE) /* "| head" */
 		return EXIT_FAILED;
 	if (error)
-		return ctl_fail(j->ctl, exit_code_from(-error), tracerd_error_name(-error), "cannot write %s: %s",
-			j->request->output, strerror(error));
-	return ctl_fail(j->ctl, EXIT_NOT_DECODED, "decode_failed", "cannot decode %s: %s", j->request->input,
-		outcome->message);
+		return ctl_fail(j->ctl, exit_code_from(-error), tracerd_error_name(-error),
+				"cannot write %s: %s", j->request->output, strerror(error));
+	return ctl_fail(j->ctl, EXIT_NOT_DECODED, "decode_failed", "cannot decode %s: %s",
+			j->request->input, outcome->message);
 }
 
 static void on_end(struct decoder *d, const struct decoder_outcome *outcome, void *arg)
@@ -259,7 +261,8 @@ int offline_decode(
 	if (r != EXIT_OK)
 		return r;
 	if (j.go_fd >= 0)
-		r = bundle_job_go(j.go_fd, request->format, request->out_fd, take_ptr(options), &body, fds, &n);
+		r = bundle_job_go(j.go_fd, request->format, request->out_fd, take_ptr(options),
+				  &body, fds, &n);
 	else if (j.perfdata_fd >= 0)
 		r = bundle_job_perfdata(j.perfdata_fd, request->format, request->out_fd,
 			take_ptr(options), &body, fds, &n);

@@ -21,8 +21,8 @@ struct offline_request {
 };
 
 /*
- * *ret_result is an object with "stats", "losses", "summary" and "max_rss_bytes". An exit code; a failure has been
- * reported.
+ * *ret_result is an object with "stats", "losses", "summary" and "max_rss_bytes". An exit code; a
+ * failure has been reported.
  */
 int offline_decode(struct ctl *ctl, const struct offline_request *request,
 	struct json_object **ret_result) _must_check_;

@@ -81,21 +81,25 @@ static int parse(struct query *q)
 	char *end;
 
 	if (len == 0 || len > PLACE_TEXT_MAX)
-		return ctl_fail(q->ctl, EXIT_USAGE, "usage", "a place has 1 to %d characters", PLACE_TEXT_MAX);
+		return ctl_fail(q->ctl, EXIT_USAGE, "usage", "a place has 1 to %d characters",
+				PLACE_TEXT_MAX);
 	if (strncmp(text, "0x", 2) == 0) {
 		errno = 0;
 		q->address = strtoull(text + 2, &end, 16);
 		if (!isxdigit((unsigned char)text[2]) || *end || errno)
-			return ctl_fail(q->ctl, EXIT_USAGE, "usage", "'%s' is not an address: 0x and 1 to 16 hex digits", text);
+			return ctl_fail(q->ctl, EXIT_USAGE, "usage",
+					"'%s' is not an address: 0x and 1 to 16 hex digits", text);
 		q->by_address = true;
 		return EXIT_OK;
 	}
-	if (colon && colon > text && colon[-1] != ':' && option_parse_u64(colon + 1, 1, INT32_MAX, &q->line) == 0) {
+	if (colon && colon > text && colon[-1] != ':' &&
+	    option_parse_u64(colon + 1, 1, INT32_MAX, &q->line) == 0) {
 		memcpy(q->file, text, (size_t)(colon - text));
 		return EXIT_OK;
 	}
 	if (at == text || (at && !at[1]))
-		return ctl_fail(q->ctl, EXIT_USAGE, "usage", "neither a function, FILE:LINE nor an address: '%s'", text);
+		return ctl_fail(q->ctl, EXIT_USAGE, "usage",
+				"neither a function, FILE:LINE nor an address: '%s'", text);
 	memcpy(q->symbol, text, at ? (size_t)(at - text) : len);
 	q->only = at ? at + 1 : NULL;
 	return EXIT_OK;
@@ -155,7 +159,8 @@ static int read_mappings(struct query *q)
 	if (r < 0)
 		return r;
 	while ((r = proc_map_next(q->maps, len, &pos, &map)) != 0) {
-		if (r < 0 || !(map.prot & PROT_EXEC) || map.ino == 0 || map.path_len == 0 || map.path[0] != '/')
+		if (r < 0 || !(map.prot & PROT_EXEC) || map.ino == 0 || map.path_len == 0 ||
+		    map.path[0] != '/')
 			continue;
 		if (q->only && !place_is_named(&map, q->only))
 			continue;
@@ -180,25 +185,30 @@ static int look_at_process(struct query *q)
 
 	r = proc_open(q->pid, -1, &q->proc);
 	if (r > 0 || r == -ENOENT || r == -ESRCH)
-		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no such process: %d", (int)q->pid);
+		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no such process: %d",
+				(int)q->pid);
 	if (r == 0)
 		r = read_mappings(q);
 	if (r == 0)
 		r = open_root(q);
 	if (r == -E2BIG)
-		return ctl_fail(q->ctl, EXIT_FAILED, "too_large",
-				"process %d has code of more than %d files: name the one that is meant, as %s@FILE", (int)q->pid,
-				OBJECTS_MAX, q->symbol[0] ? q->symbol : "FUNCTION");
+		return ctl_fail(
+			q->ctl, EXIT_FAILED, "too_large",
+			"process %d has code of more than %d files: name the one that is meant, as %s@FILE",
+			(int)q->pid, OBJECTS_MAX, q->symbol[0] ? q->symbol : "FUNCTION");
 	if (r == -EACCES || r == -EPERM)
-		return ctl_fail(q->ctl, EXIT_NOT_PERMITTED, "not_permitted", "you may not look into process %d", (int)q->pid);
+		return ctl_fail(q->ctl, EXIT_NOT_PERMITTED, "not_permitted",
+				"you may not look into process %d", (int)q->pid);
 	if (r < 0)
 		return ctl_report(q->ctl, r, "reading the process");
 	if (q->n_mapped)
 		return EXIT_OK;
 	if (q->by_address)
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-				"at 0x%" PRIx64 " process %d has no code that comes from a file", q->address, (int)q->pid);
-	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", q->only ? "process %d has no code of %s" : "process %d has no code%s",
+				"at 0x%" PRIx64 " process %d has no code that comes from a file",
+				q->address, (int)q->pid);
+	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+			q->only ? "process %d has no code of %s" : "process %d has no code%s",
 			(int)q->pid, q->only ? q->only : "");
 }
 
@@ -240,18 +250,22 @@ static struct json_object *job(const struct query *q)
 		json_add_uint(find, "line", q->line);
 	} else {
 		json_add_uint(find, "object", 0);
-		json_add_uint(find, "offset", q->address - q->mapped[0].map.start + q->mapped[0].map.pgoff);
+		json_add_uint(find, "offset",
+			      q->address - q->mapped[0].map.start + q->mapped[0].map.pgoff);
 	}
 	return body;
 }
 
 /*
- * The file that is mapped, whatever has its path by now: by the kernel's own link to it, which only an administrator may follow; or
- * as the program, which whoever may look into the process may open. The opener looks whether it is that.
+ * The file that is mapped, whatever has its path by now: by the kernel's own link to it, which only
+ * an administrator may follow; or as the program, which whoever may look into the process may open.
+ * The opener looks whether it is that.
  */
 static int open_mapped(const struct query *q, const struct file_request *request)
 {
-	const struct proc_map asked = {.maj = request->maj, .min = request->min, .ino = request->ino};
+	const struct proc_map asked = {.maj = request->maj,
+				       .min = request->min,
+				       .ino = request->ino};
 	char name[64];
 	int fd = -1;
 
@@ -260,7 +274,8 @@ static int open_mapped(const struct query *q, const struct file_request *request
 	for (size_t i = 0; i < q->n_mapped && fd < 0; i++) {
 		const struct proc_map *m = &q->mapped[i].map;
 
-		(void)snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
+		(void)snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start,
+			       m->end);
 		if (same_file(m, &asked))
 			fd = openat(q->proc.dirfd, name, O_PATH | O_CLOEXEC);
 	}
@@ -294,9 +309,11 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 		q->stats = json_object_get(outcome->result->stats);
 		q->code = EXIT_OK;
 	} else if (outcome->end == DECODER_KILLED) {
-		q->code = ctl_fail(q->ctl, EXIT_TIMED_OUT, "timeout", "looking for '%s' takes too long", q->text);
+		q->code = ctl_fail(q->ctl, EXIT_TIMED_OUT, "timeout",
+				   "looking for '%s' takes too long", q->text);
 	} else {
-		q->code = ctl_fail(q->ctl, EXIT_NOT_DECODED, "decode_failed", "cannot look for '%s': %s", q->text, outcome->message);
+		q->code = ctl_fail(q->ctl, EXIT_NOT_DECODED, "decode_failed",
+				   "cannot look for '%s': %s", q->text, outcome->message);
 	}
 }
 
@@ -321,7 +338,8 @@ static void wait_for(struct query *q, struct decoder *d)
 
 static int ask(struct query *q)
 {
-	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_request = on_request,
+							   .on_end = on_end};
 	const struct decoder_options how = {.drop_privilege = true};
 	_cleanup_json_ struct json_object *body = job(q);
 	struct decoder_options options = how;
@@ -331,15 +349,18 @@ static int ask(struct query *q)
 
 	r = decoder_find(secure_getenv("TRACERD_DECODE"), path, sizeof(path));
 	if (r < 0)
-		return ctl_fail(q->ctl, EXIT_FAILED, "no_decoder", "tracerd-decode is not installed: %s", strerror(-r));
+		return ctl_fail(q->ctl, EXIT_FAILED, "no_decoder",
+				"tracerd-decode is not installed: %s", strerror(-r));
 	options.path = path;
 	r = decoder_start(&options, body, NULL, 0, &callbacks, q, &d);
 	if (r == -EMSGSIZE)
-		return ctl_fail(q->ctl, EXIT_FAILED, "too_large",
-				"process %d has code of too many files to look into all: name the one that is meant, as %s@FILE", (int)q->pid,
-				q->symbol[0] ? q->symbol : "FUNCTION");
+		return ctl_fail(
+			q->ctl, EXIT_FAILED, "too_large",
+			"process %d has code of too many files to look into all: name the one that is meant, as %s@FILE",
+			(int)q->pid, q->symbol[0] ? q->symbol : "FUNCTION");
 	if (r < 0)
-		return ctl_fail(q->ctl, EXIT_FAILED, tracerd_error_name(r), "cannot start %s: %s", path, strerror(-r));
+		return ctl_fail(q->ctl, EXIT_FAILED, tracerd_error_name(r), "cannot start %s: %s",
+				path, strerror(-r));
 	wait_for(q, d);
 	decoder_free(d);
 	decoder_dying_wait(DYING_MS);
@@ -357,7 +378,8 @@ static int add_place(struct query *q, struct json_object *o, struct places *ret)
 		const struct mapped *m = &q->mapped[i];
 		const char *build_id = field_text(o, "build_id"), *name = field_text(o, "name");
 
-		if (m->object != object || offset < m->map.pgoff || offset - m->map.pgoff >= m->map.end - m->map.start)
+		if (m->object != object || offset < m->map.pgoff ||
+		    offset - m->map.pgoff >= m->map.end - m->map.start)
 			continue;
 		v = reallocarray(ret->v, ret->n + 1, sizeof(*v));
 		if (!v)
@@ -443,7 +465,8 @@ static bool is_memory(const struct proc_map *m)
 	static const char *const names[] = {"/memfd:", "/dev/zero", "/SYSV"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (m->path_len >= strlen(names[i]) && memcmp(m->path, names[i], strlen(names[i])) == 0)
+		if (m->path_len >= strlen(names[i]) &&
+		    memcmp(m->path, names[i], strlen(names[i])) == 0)
 			return true;
 	return false;
 }
@@ -456,7 +479,8 @@ static char *deleted_unread(const struct query *q)
 	if (geteuid() == 0)
 		return NULL;
 	for (size_t i = 0; i < length_of(list); i++) {
-		const struct mapped *m = first_of(q, (uint64_t)json_object_get_int64(json_object_array_get_idx(list, i)));
+		const struct mapped *m = first_of(q, (uint64_t)json_object_get_int64(
+							     json_object_array_get_idx(list, i)));
 
 		if (m && is_deleted(&m->map) && !is_memory(&m->map))
 			return name_of(q, m->object);
@@ -471,7 +495,8 @@ static char *names_of(const struct query *q, const char *key, const char *lead)
 	char *all = human_format("%s", "");
 
 	for (size_t i = 0; i < length_of(list); i++) {
-		_cleanup_free_ char *old = all, *name = human_name(json_object_get_string(json_object_array_get_idx(list, i)));
+		_cleanup_free_ char *old = all, *name = human_name(json_object_get_string(
+							json_object_array_get_idx(list, i)));
 
 		all = human_format("%s%s%s", old, i ? ", " : lead, name);
 	}
@@ -482,83 +507,114 @@ static char *names_of(const struct query *q, const char *key, const char *lead)
 static char *unsearched(const struct query *q)
 {
 	struct json_object *list = list_of(q, "inlined_cut");
-	const struct mapped *m = length_of(list) ? first_of(q, (uint64_t)json_object_get_int64(json_object_array_get_idx(list, 0))) : NULL;
+	const struct mapped *m = length_of(list)
+					 ? first_of(q, (uint64_t)json_object_get_int64(
+							       json_object_array_get_idx(list, 0)))
+					 : NULL;
 
 	return m ? name_of(q, m->object) : NULL;
 }
 
-/* In one file. An old version of the name may be beside it there, which no program linked today calls: not what is meant either. */
+/*
+ * In one file. An old version of the name may be beside it there, which no program linked today
+ * calls: not what is meant either.
+ */
 static bool has_chooser(const struct places *p)
 {
 	bool found = false;
 
 	for (size_t i = 0; i < p->n; i++) {
-		if (p->v[i].maj != p->v[0].maj || p->v[i].min != p->v[0].min || p->v[i].ino != p->v[0].ino)
+		if (p->v[i].maj != p->v[0].maj || p->v[i].min != p->v[0].min ||
+		    p->v[i].ino != p->v[0].ino)
 			return false;
 		found |= p->v[i].chooser;
 	}
 	return found;
 }
 
-/* What such a name stands for is chosen when the program starts; at the chooser nobody passes any more. */
+/*
+ * What such a name stands for is chosen when the program starts; at the chooser nobody passes any
+ * more.
+ */
 static int is_chooser(const struct query *q)
 {
 	_cleanup_free_ char *names = names_of(q, "near", ", such as ");
 
-	return ctl_fail(q->ctl, EXIT_USAGE, "usage",
-			"'%s' is an indirect function (IFUNC): its code only chooses, once, which implementation all callers get; name an "
-			"implementation%s, or give its address%s",
-			q->symbol, names, *names ? "" : " (its file has no names for them; install its debug symbols)");
+	return ctl_fail(
+		q->ctl, EXIT_USAGE, "usage",
+		"'%s' is an indirect function (IFUNC): its code only chooses, once, which implementation all callers get; name an "
+		"implementation%s, or give its address%s",
+		q->symbol, names,
+		*names ? "" : " (its file has no names for them; install its debug symbols)");
 }
 
 /* What the user may have meant, or what is lacking. */
 static int not_found(const struct query *q)
 {
-	_cleanup_free_ char *program = name_of(q, 0), *hint = names_of(q, "near", "; similar are "), *deleted = deleted_unread(q);
+	_cleanup_free_ char *program = name_of(q, 0), *hint = names_of(q, "near", "; similar are "),
+			    *deleted = deleted_unread(q);
 	_cleanup_free_ char *large = unsearched(q), *limit = NULL;
 
 	if (!q->by_address && json_object_get_boolean(field(q->stats, "incomplete")))
-		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-				"'%s' was not found, but not all could be searched: a file of process %d is too large, or too costly to "
-				"read; give an address", q->text, (int)q->pid);
+		return ctl_fail(
+			q->ctl, EXIT_NOT_FOUND, "not_found",
+			"'%s' was not found, but not all could be searched: a file of process %d is too large, or too costly to "
+			"read; give an address",
+			q->text, (int)q->pid);
 
 	if (deleted)
-		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-				"'%s' was not found, but %s could not be read: it was deleted or replaced since process %d mapped it, and of such "
-				"files you may read the program itself, and only root the libraries; ask root, or give an address", q->text,
-				deleted, (int)q->pid);
+		return ctl_fail(
+			q->ctl, EXIT_NOT_FOUND, "not_found",
+			"'%s' was not found, but %s could not be read: it was deleted or replaced since process %d mapped it, and of such "
+			"files you may read the program itself, and only root the libraries; ask root, or give an address",
+			q->text, deleted, (int)q->pid);
 	if (q->file[0]) {
 		const uint64_t next = field_number(q->stats, "next_line");
 
 		if (next)
-			return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-					"line %" PRIu64 " of %s has no code; the next one that has some is line %" PRIu64, q->line, q->file, next);
+			return ctl_fail(
+				q->ctl, EXIT_NOT_FOUND, "not_found",
+				"line %" PRIu64
+				" of %s has no code; the next one that has some is line %" PRIu64,
+				q->line, q->file, next);
 		if (json_object_get_boolean(field(q->stats, "file_known")))
-			return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "%s has no code at line %" PRIu64 " or after it", q->file, q->line);
-		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-				has_program(list_of(q, "without_lines"))
-					? "no code of process %d comes from a file %s: %s has no debug information; compile it with -g, or "
-					  "install its debug symbols"
-					: "no code of process %d comes from a file %s, as far as debug information says (%s has some)",
-				(int)q->pid, q->file, program);
+			return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
+					"%s has no code at line %" PRIu64 " or after it", q->file,
+					q->line);
+		return ctl_fail(
+			q->ctl, EXIT_NOT_FOUND, "not_found",
+			has_program(list_of(q, "without_lines"))
+				? "no code of process %d comes from a file %s: %s has no debug information; compile it with -g, or "
+				  "install its debug symbols"
+				: "no code of process %d comes from a file %s, as far as debug information says (%s has some)",
+			(int)q->pid, q->file, program);
 	}
 	if (!q->symbol[0])
-		return ctl_fail(q->ctl, EXIT_FAILED, "io", "cannot read %s, which has the code at 0x%" PRIx64, program, q->address);
+		return ctl_fail(q->ctl, EXIT_FAILED, "io",
+				"cannot read %s, which has the code at 0x%" PRIx64, program,
+				q->address);
 	if (field_number(q->stats, "inlined"))
-		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-				"no function '%s' in process %d: the compiler has inlined all calls of it (%" PRIu64 "); give FILE:LINE of a line in it",
-				q->symbol, (int)q->pid, field_number(q->stats, "inlined"));
+		return ctl_fail(
+			q->ctl, EXIT_NOT_FOUND, "not_found",
+			"no function '%s' in process %d: the compiler has inlined all calls of it (%" PRIu64
+			"); give FILE:LINE of a line in it",
+			q->symbol, (int)q->pid, field_number(q->stats, "inlined"));
 	if (has_program(list_of(q, "unread")))
-		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s': %s cannot be read, or is another file by now", q->symbol,
-				program);
-	if (has_program(list_of(q, "stripped")))
 		return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found",
-				"no function '%s' in process %d: %s has no symbol table (it is stripped); install its debug symbols, or give an "
-				"address%s",
-				q->symbol, (int)q->pid, program, hint);
-	limit = large ? human_format("; the debug information of %s is too large to be searched for inlined calls to its end", large)
+				"no function '%s': %s cannot be read, or is another file by now",
+				q->symbol, program);
+	if (has_program(list_of(q, "stripped")))
+		return ctl_fail(
+			q->ctl, EXIT_NOT_FOUND, "not_found",
+			"no function '%s' in process %d: %s has no symbol table (it is stripped); install its debug symbols, or give an "
+			"address%s",
+			q->symbol, (int)q->pid, program, hint);
+	limit = large ? human_format(
+				"; the debug information of %s is too large to be searched for inlined calls to its end",
+				large)
 		      : human_format("%s", "");
-	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s' in process %d%s%s", q->symbol, (int)q->pid, hint, limit);
+	return ctl_fail(q->ctl, EXIT_NOT_FOUND, "not_found", "no function '%s' in process %d%s%s",
+			q->symbol, (int)q->pid, hint, limit);
 }
 
 int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
@@ -611,18 +667,27 @@ int place_find(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
 	return EXIT_OK;
 }
 
-void place_note_others(struct ctl *ctl, const struct places *places, const char *text, const char *is_not)
+void place_note_others(struct ctl *ctl, const struct places *places, const char *text,
+		       const char *is_not)
 {
 	_cleanup_free_ char *name = human_name(text);
 
 	if (places->inlined)
-		ctl_note(ctl, "the compiler has inlined %" PRIu64 " call%s of %s, which %s %s; FILE:LINE of a line in it lists their addresses",
-			 places->inlined, places->inlined == 1 ? "" : "s", name, places->inlined == 1 ? "is" : "are", is_not);
+		ctl_note(
+			ctl,
+			"the compiler has inlined %" PRIu64
+			" call%s of %s, which %s %s; FILE:LINE of a line in it lists their addresses",
+			places->inlined, places->inlined == 1 ? "" : "s", name,
+			places->inlined == 1 ? "is" : "are", is_not);
 	if (places->unsearched)
-		ctl_note(ctl, "the debug information of %s is too large to be searched for inlined calls of %s to its end; those that were not "
-			 "found are %s", places->unsearched, name, is_not);
+		ctl_note(
+			ctl,
+			"the debug information of %s is too large to be searched for inlined calls of %s to its end; those that were not "
+			"found are %s",
+			places->unsearched, name, is_not);
 	if (places->copies)
-		ctl_note(ctl, "the compiler has made copies of %s, whose calls are %s: %s", name, is_not, places->copies);
+		ctl_note(ctl, "the compiler has made copies of %s, whose calls are %s: %s", name,
+			 is_not, places->copies);
 }
 
 int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *ret)
@@ -641,11 +706,15 @@ int place_find_one(struct ctl *ctl, pid_t pid, const char *text, struct places *
 	}
 	for (size_t i = 0; i < places.n; i++) {
 		const struct place *p = &places.v[i];
-		_cleanup_free_ char *old = all, *name = human_name(p->name), *path = human_name(p->path);
+		_cleanup_free_ char *old = all, *name = human_name(p->name),
+				    *path = human_name(p->path);
 
-		all = human_format("%s%s0x%" PRIx64 " %s in %s%s", old, i ? ", " : "", p->address, *p->name ? name : "?", path,
+		all = human_format("%s%s0x%" PRIx64 " %s in %s%s", old, i ? ", " : "", p->address,
+				   *p->name ? name : "?", path,
 				   p->chooser ? " (only chooses an implementation)" : "");
 	}
-	return ctl_fail(ctl, EXIT_USAGE, "ambiguous", "'%s' is in %s%zu places; give FUNCTION@FILE or the address of one of them: %s%s", text,
-			places.more ? "more than " : "", places.n, all, places.more ? ", ..." : "");
+	return ctl_fail(
+		ctl, EXIT_USAGE, "ambiguous",
+		"'%s' is in %s%zu places; give FUNCTION@FILE or the address of one of them: %s%s",
+		text, places.more ? "more than " : "", places.n, all, places.more ? ", ..." : "");
 }

@@ -77,7 +77,8 @@ static int bad(const struct blob *b, const char *fmt, ...)
 /* A number, or one in a string. */
 static bool number_of(struct json_object *o, uint64_t *ret)
 {
-	const char *text = json_object_is_type(o, json_type_string) ? json_object_get_string(o) : NULL;
+	const char *text = json_object_is_type(o, json_type_string) ? json_object_get_string(o)
+								    : NULL;
 	char *end;
 
 	if (text) {
@@ -92,7 +93,8 @@ static bool number_of(struct json_object *o, uint64_t *ret)
 }
 
 /* A number that may be left out. */
-static int take(const struct blob *b, struct json_object *o, const char *key, uint64_t max, uint64_t *ret)
+static int take(const struct blob *b, struct json_object *o, const char *key, uint64_t max,
+		uint64_t *ret)
 {
 	const char *text;
 	uint64_t v = 0;
@@ -128,7 +130,8 @@ static int take_time(struct blob *b, struct json_object *o)
 		return r;
 	for (size_t i = 0; ctc && json_object_array_length(ctc) == 2 && i < 2; i++) {
 		struct json_object *v = json_object_array_get_idx(ctc, i);
-		const int64_t n = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : 0;
+		const int64_t n = json_object_is_type(v, json_type_int) ? json_object_get_int64(v)
+									: 0;
 
 		if (n < 1 || n > UINT32_MAX)
 			break;
@@ -149,7 +152,8 @@ static int find_file(struct blob *b, const char *file, char **ret)
 	if (file[0] == '/' || !slash)
 		n = snprintf(path, sizeof(path), "%s", file);
 	else
-		n = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - b->info_path), b->info_path, file);
+		n = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - b->info_path),
+			     b->info_path, file);
 	if ((size_t)n >= sizeof(path))
 		return bad(b, "the name of a file is too long");
 	*ret = realpath(path, NULL);
@@ -159,12 +163,14 @@ static int find_file(struct blob *b, const char *file, char **ret)
 static int take_mapping(struct blob *b, size_t i, struct json_object *o)
 {
 	struct mapping m = {.path = NULL};
-	const char *file = json_object_is_type(o, json_type_object) ? json_get_string(o, "file") : NULL;
+	const char *file = json_object_is_type(o, json_type_object) ? json_get_string(o, "file")
+								    : NULL;
 	int r;
 
 	if (!file || !*file || !json_object_object_get_ex(o, "length", NULL) ||
 		!json_object_object_get_ex(o, "address", NULL))
-		return bad(b, "mapping %zu needs a \"file\", a \"length\" and an \"address\"", i + 1);
+		return bad(b, "mapping %zu needs a \"file\", a \"length\" and an \"address\"",
+			   i + 1);
 	r = take(b, o, "offset", INT64_MAX, &m.offset);
 	if (r == EXIT_OK)
 		r = take(b, o, "length", INT64_MAX, &m.length);
@@ -190,7 +196,8 @@ static int take_mappings(struct blob *b, struct json_object *list)
 	int r = EXIT_OK;
 
 	if (n == 0 || n > MAX_MAPPINGS)
-		return bad(b, "\"mappings\" must say which code was where, at most %u times", MAX_MAPPINGS);
+		return bad(b, "\"mappings\" must say which code was where, at most %u times",
+			   MAX_MAPPINGS);
 	b->mappings = calloc(n, sizeof(*b->mappings));
 	if (!b->mappings)
 		return ctl_report(b->ctl, -ENOMEM, NULL);
@@ -207,20 +214,29 @@ static int take_switches(struct blob *b, struct json_object *o)
 	if (!json_object_object_get_ex(o, "switches", NULL))
 		return EXIT_OK;
 	if (!b->of_cpu || !list || n > MAX_SWITCHES)
-		return bad(b, "\"switches\" must be a list, and of the CPU that \"cpu_number\" names, of at most %u", MAX_SWITCHES);
+		return bad(
+			b,
+			"\"switches\" must be a list, and of the CPU that \"cpu_number\" names, of at most %u",
+			MAX_SWITCHES);
 	b->switches = calloc(n + 1, sizeof(*b->switches));
 	if (!b->switches)
 		return ctl_report(b->ctl, -ENOMEM, NULL);
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *one = json_object_array_get_idx(list, i);
 		uint64_t v[3];
-		bool good = json_object_is_type(one, json_type_array) && json_object_array_length(one) == 3;
+		bool good = json_object_is_type(one, json_type_array) &&
+			    json_object_array_length(one) == 3;
 
 		for (size_t k = 0; good && k < 3; k++)
-			good = number_of(json_object_array_get_idx(one, k), &v[k]) && v[k] <= (k ? INT32_MAX : INT64_MAX);
+			good = number_of(json_object_array_get_idx(one, k), &v[k]) &&
+			       v[k] <= (k ? INT32_MAX : INT64_MAX);
 		if (!good || v[0] == 0 || (i && v[0] < b->switches[i - 1].ns))
-			return bad(b, "switch %zu must be a time not before the last one, a process and a thread", i + 1);
-		b->switches[b->n_switches++] = (struct change){.ns = v[0], .pid = v[1], .tid = v[2]};
+			return bad(
+				b,
+				"switch %zu must be a time not before the last one, a process and a thread",
+				i + 1);
+		b->switches[b->n_switches++] =
+			(struct change){.ns = v[0], .pid = v[1], .tid = v[2]};
 	}
 	return EXIT_OK;
 }
@@ -271,16 +287,18 @@ static int read_info(struct blob *b)
 	int r = io_read_file_at(AT_FDCWD, b->info_path, MAX_INFO, &text, &n);
 
 	if (r < 0)
-		return ctl_fail(b->ctl, exit_code_from(r), tracerd_error_name(r), "cannot read %s: %s", b->info_path,
-			strerror(-r));
-	if (json_parse(text, n, MAX_INFO, &o, why, sizeof(why)) != 0 || !json_object_is_type(o, json_type_object))
+		return ctl_fail(b->ctl, exit_code_from(r), tracerd_error_name(r),
+				"cannot read %s: %s", b->info_path, strerror(-r));
+	if (json_parse(text, n, MAX_INFO, &o, why, sizeof(why)) != 0 ||
+	    !json_object_is_type(o, json_type_object))
 		return bad(b, "this is no JSON object%s%s", *why ? ": " : "", why);
 	return take_info(b, o);
 }
 
 /* ---- the file */
 
-static int add_event(const struct blob *b, struct perfdata_writer *w, const char *name, uint32_t type, uint64_t config, uint64_t id)
+static int add_event(const struct blob *b, struct perfdata_writer *w, const char *name,
+		     uint32_t type, uint64_t config, uint64_t id)
 {
 	const struct perf_event_attr attr = {
 		.type = type,
@@ -310,7 +328,8 @@ static int add_events(const struct blob *b, struct perfdata_writer *w)
 	if (b->ctc_d)
 		config |= PERFABI_PT_CONFIG_MTC | PERFABI_PT_CONFIG_CYC | b->mtc_period << 14;
 	r = add_event(b, w, "intel_pt//u", PMU_TYPE, config, pt_id);
-	return r < 0 ? r : add_event(b, w, "dummy:u", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, side_id);
+	return r < 0 ? r
+		     : add_event(b, w, "dummy:u", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, side_id);
 }
 
 static int write_pt_info(const struct blob *b, struct perfdata_writer *w)
@@ -386,7 +405,8 @@ static size_t padded(size_t n)
 
 static int write_names(const struct blob *b, struct perfdata_writer *w)
 {
-	_Alignas(8) uint8_t record[sizeof(struct perfabi_mmap2) + PATH_MAX + sizeof(struct perfabi_sample_id) + 8];
+	_Alignas(8) uint8_t record[sizeof(struct perfabi_mmap2) + PATH_MAX +
+				   sizeof(struct perfabi_sample_id) + 8];
 	struct perfabi_comm *comm = (struct perfabi_comm *)record;
 	struct perfabi_mmap2 *map = (struct perfabi_mmap2 *)record;
 	int r;
@@ -433,7 +453,8 @@ static int write_bytes(const struct blob *b, struct perfdata_writer *w, int fd, 
 
 		if (n <= 0)
 			return n < 0 ? (int)n : -EIO; /* it became shorter meanwhile */
-		r = perfdata_aux_add(w, buffer, (uint64_t)n < bytes - at ? (size_t)n : (size_t)(bytes - at));
+		r = perfdata_aux_add(w, buffer,
+				     (uint64_t)n < bytes - at ? (size_t)n : (size_t)(bytes - at));
 		at += (uint64_t)n;
 	}
 	return r;
@@ -443,12 +464,14 @@ static int write_file(const struct blob *b, int blob_fd, uint64_t bytes, int fd)
 {
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
 	char cpuid[64];
-	const struct perfdata_about about = {
-		.perf_clock = true, .aux_pmu = "intel_pt", .aux_pmu_type = PMU_TYPE, .cpuid = cpuid};
+	const struct perfdata_about about = {.perf_clock = true,
+					     .aux_pmu = "intel_pt",
+					     .aux_pmu_type = PMU_TYPE,
+					     .cpuid = cpuid};
 	int r = perfdata_writer_new(fd, 0, NULL, &w);
 
-	(void)snprintf(cpuid, sizeof(cpuid), "GenuineIntel,%" PRIu64 ",%" PRIu64 ",%" PRIu64, b->family, b->model,
-		b->stepping);
+	(void)snprintf(cpuid, sizeof(cpuid), "GenuineIntel,%" PRIu64 ",%" PRIu64 ",%" PRIu64,
+		       b->family, b->model, b->stepping);
 	if (r == 0)
 		r = add_events(b, w);
 	if (r == 0)
@@ -462,7 +485,8 @@ static int write_file(const struct blob *b, int blob_fd, uint64_t bytes, int fd)
 	return r < 0 ? r : perfdata_finish(w, &about);
 }
 
-int ptblob_open(struct ctl *ctl, const char *blob_path, int blob_fd, const char *info_path, int *ret_fd)
+int ptblob_open(struct ctl *ctl, const char *blob_path, int blob_fd, const char *info_path,
+		int *ret_fd)
 {
 	_cleanup_(blob_fini) struct blob b = {.ctl = ctl, .info_path = info_path};
 	_cleanup_close_ int fd = -1;
@@ -471,13 +495,15 @@ int ptblob_open(struct ctl *ctl, const char *blob_path, int blob_fd, const char 
 
 	if (r != EXIT_OK)
 		return r;
-	if (fstat(blob_fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || (uint64_t)st.st_size > MAX_BLOB)
-		return ctl_fail(ctl, EXIT_FAILED, "bad_input", "%s is no file with the bytes of a trace", blob_path);
+	if (fstat(blob_fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||
+	    (uint64_t)st.st_size > MAX_BLOB)
+		return ctl_fail(ctl, EXIT_FAILED, "bad_input",
+				"%s is no file with the bytes of a trace", blob_path);
 	fd = memfd_create("intel_pt", MFD_CLOEXEC);
 	r = fd < 0 ? -errno : write_file(&b, blob_fd, (uint64_t)st.st_size, fd);
 	if (r < 0)
-		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r), "cannot take %s as a trace: %s", blob_path,
-			strerror(-r));
+		return ctl_fail(ctl, exit_code_from(r), tracerd_error_name(r),
+				"cannot take %s as a trace: %s", blob_path, strerror(-r));
 	*ret_fd = take_fd(&fd);
 	return EXIT_OK;
 }

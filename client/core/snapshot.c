@@ -252,8 +252,8 @@ int snapshot_files(struct ctl *ctl, const char *id, struct json_object **ret_fil
 }
 
 /* Copies one batch of files into the directory. Returns 0 or -errno, with *ret_failed the name. */
-static int copy_batch(tracerd_reply *reply, struct json_object *result, const char *const *names, size_t n,
-	int dir_fd, uint64_t *bytes, const char **ret_failed)
+static int copy_batch(tracerd_reply *reply, struct json_object *result, const char *const *names,
+		      size_t n, int dir_fd, uint64_t *bytes, const char **ret_failed)
 {
 	for (size_t i = 0; i < n; i++) {
 		_cleanup_close_ int in = tracerd_reply_take_fd(reply, i), out = -1;

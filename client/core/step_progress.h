@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signs of life of a program that is stepped: lines on stderr that say how many instructions it has executed, few and
- * each after twice the time of the one before, since the terminal is the program's, too. Asks the daemon each time;
- * keeps no connection, and knows neither the program nor its stepper.
+ * Signs of life of a program that is stepped: lines on stderr that say how many instructions it has
+ * executed, few and each after twice the time of the one before, since the terminal is the
+ * program's, too. Asks the daemon each time; keeps no connection, and knows neither the program nor
+ * its stepper.
  */
 #pragma once
 
@@ -20,5 +21,8 @@ struct step_progress {
 void step_progress_init(struct step_progress *p, struct ctl *ctl, struct json_object *target);
 void step_progress_fini(struct step_progress *p);
 
-/* Says where it is, if it is time for that; answers after how many ms to call it again. `arg`: the struct. */
+/*
+ * Says where it is, if it is time for that; answers after how many ms to call it again. `arg`: the
+ * struct.
+ */
 int step_progress_tick(void *arg);

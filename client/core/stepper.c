@@ -57,8 +57,8 @@ static size_t numbers(const char *text, const char *key, unsigned long *ret, siz
 }
 
 /*
- * Root becomes the user of the process. Other users stay who they are, and the kernel decides whether
- * they may trace.
+ * Root becomes the user of the process. Other users stay who they are, and the kernel decides
+ * whether they may trace.
  */
 static int find_identity(pid_t pid, struct identity *ret)
 {

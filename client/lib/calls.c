@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The calls that most tools need, made of tracerd_call(). This file makes the parameters in JSON and opens the
- * descriptors that prove what the caller may record.
+ * The calls that most tools need, made of tracerd_call(). This file makes the parameters in JSON
+ * and opens the descriptors that prove what the caller may record.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -12,13 +12,16 @@
 #include "client/lib/process.h"
 #include "common/base/io.h"
 
-/* A daemon that returns more pages is broken: this is a hundred times its greatest number of objects. */
+/*
+ * A daemon that returns more pages is broken: this is a hundred times its greatest number of
+ * objects.
+ */
 #define LIST_MAX 200000
 #define PATH_PART_MAX 64
 
 /* `params` is taken over; NULL: no memory. */
-static int call(tracerd_client *c, const char *method, struct json_object *params, const int *fds, size_t n_fds,
-	int timeout_ms, tracerd_reply **ret)
+static int call(tracerd_client *c, const char *method, struct json_object *params, const int *fds,
+		size_t n_fds, int timeout_ms, tracerd_reply **ret)
 {
 	_cleanup_json_ struct json_object *owned = params;
 	const char *text = params ? json_text(params, NULL) : NULL;
@@ -26,7 +29,8 @@ static int call(tracerd_client *c, const char *method, struct json_object *param
 	return text ? tracerd_call(c, method, text, fds, n_fds, timeout_ms, ret) : -ENOMEM;
 }
 
-int tracerd_arm(tracerd_client *c, pid_t pid, const tracerd_arm_options *options, int timeout_ms, tracerd_reply **ret)
+int tracerd_arm(tracerd_client *c, pid_t pid, const tracerd_arm_options *options, int timeout_ms,
+		tracerd_reply **ret)
 {
 	_cleanup_(process_fds_fini) struct process_fds opened = PROCESS_FDS_INIT;
 	struct json_object *params, *names;
@@ -79,8 +83,8 @@ int tracerd_disarm(tracerd_client *c, const char *target, int timeout_ms, tracer
 	return call(c, "target.disarm", params_of_target(target), NULL, 0, timeout_ms, ret);
 }
 
-int tracerd_take_snapshot(
-	tracerd_client *c, const char *target, const char *reason, int wait, int timeout_ms, tracerd_reply **ret)
+int tracerd_take_snapshot(tracerd_client *c, const char *target, const char *reason, int wait,
+			  int timeout_ms, tracerd_reply **ret)
 {
 	struct json_object *params = params_of_target(target);
 
@@ -91,8 +95,8 @@ int tracerd_take_snapshot(
 }
 
 /* Adds the entries of one page to `all`; its cursor goes to *ret_next, NULL after the last page. */
-static int list_page(tracerd_client *c, const char *method, const char *member, const char *cursor, int timeout_ms,
-	struct json_object *all, char **ret_next)
+static int list_page(tracerd_client *c, const char *method, const char *member, const char *cursor,
+		     int timeout_ms, struct json_object *all, char **ret_next)
 {
 	struct json_object *params = json_object_new_object(), *entries;
 	tracerd_reply *page = NULL;
@@ -112,7 +116,8 @@ static int list_page(tracerd_client *c, const char *method, const char *member, 
 	if (next && !*ret_next)
 		r = -ENOMEM;
 	/* without progress this would not end */
-	else if (next && ((cursor && !strcmp(cursor, next)) || !entries || !json_object_array_length(entries)))
+	else if (next && ((cursor && !strcmp(cursor, next)) || !entries ||
+			  !json_object_array_length(entries)))
 		r = -EPROTO;
 	tracerd_reply_free(page);
 	return r;
@@ -136,7 +141,9 @@ int tracerd_list(tracerd_client *c, enum tracerd_kind kind, int timeout_ms, trac
 	all = json_add_new_array(reply->result, member);
 	do {
 		uint64_t now = io_now_ns();
-		int left = timeout_ms < 0 ? timeout_ms : now < deadline ? (int)((deadline - now) / 1000000) : 0;
+		int left = timeout_ms < 0   ? timeout_ms
+			   : now < deadline ? (int)((deadline - now) / 1000000)
+					    : 0;
 		char *next = NULL;
 		int r = all ? list_page(c, method, member, cursor, left, all, &next) : -ENOMEM;
 

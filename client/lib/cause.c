@@ -27,8 +27,9 @@ static struct {
 } reported[RING_THRESHOLDS];
 
 /*
- * Whether the descriptor still is the one that was opened. A program that closes all descriptors closes this one,
- * too, and its next file may get the number; we must not write eight bytes to that.
+ * Whether the descriptor still is the one that was opened. A program that closes all descriptors
+ * closes this one, too, and its next file may get the number; we must not write eight bytes to
+ * that.
  */
 static bool wake_is_ours(int fd)
 {
@@ -73,8 +74,8 @@ void cause_forked(void)
 }
 
 /*
- * Returns the descriptor that wakes the daemon, or -1: no daemon would hear of it. A program that has closed the
- * descriptor has closed the connection, too, and the library is not told.
+ * Returns the descriptor that wakes the daemon, or -1: no daemon would hear of it. A program that
+ * has closed the descriptor has closed the connection, too, and the library is not told.
  */
 static int wake_reachable(void)
 {
@@ -102,7 +103,8 @@ bool cause_is_heard(void)
 static void cause_send(struct ring_header *h, struct ring_cause *cause, int fd)
 {
 	uint64_t c = __atomic_fetch_add(&h->cause_head, 1, __ATOMIC_RELAXED);
-	struct ring_cause *to = (struct ring_cause *)((char *)h + RING_CAUSES_OFFSET) + c % RING_CAUSES;
+	struct ring_cause *to =
+		(struct ring_cause *)((char *)h + RING_CAUSES_OFFSET) + c % RING_CAUSES;
 	const uint64_t one = 1;
 
 	record_trigger(cause->name, cause->kind == RING_CAUSE_REGION ? cause->begin : 0, c + 1);
@@ -115,7 +117,10 @@ static void cause_send(struct ring_header *h, struct ring_cause *cause, int fd)
 	(void)!write(fd, &one, sizeof(one));
 }
 
-/* If several threads exceed a threshold at the same time, one is reported and the others are counted. */
+/*
+ * If several threads exceed a threshold at the same time, one is reported and the others are
+ * counted.
+ */
 static bool is_cooling(uint32_t slot, uint32_t id, uint64_t end, uint64_t cooldown)
 {
 	uint64_t last = __atomic_load_n(&reported[slot].end, __ATOMIC_RELAXED);
@@ -127,13 +132,17 @@ static bool is_cooling(uint32_t slot, uint32_t id, uint64_t end, uint64_t cooldo
 	}
 	if (end <= last || end - last < cooldown)
 		return true;
-	return !__atomic_compare_exchange_n(&reported[slot].end, &last, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return !__atomic_compare_exchange_n(&reported[slot].end, &last, end, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 void cause_region(tracerd_name name, uint32_t slot, uint64_t begin, uint64_t end)
 {
 	struct ring_header *h = ringmem_header();
-	struct ring_cause cause = {.kind = RING_CAUSE_REGION, .name = name, .begin = begin, .end = end};
+	struct ring_cause cause = {.kind = RING_CAUSE_REGION,
+				   .name = name,
+				   .begin = begin,
+				   .end = end};
 	const struct name *text = name_get(name);
 	struct threshold t;
 	int fd;
@@ -166,8 +175,10 @@ int tracerd_snapshot(const char *reason)
 	now = io_now_ns();
 	last = __atomic_load_n(&last_request_ns, __ATOMIC_RELAXED);
 	/* if two threads ask at the same moment, one does */
-	if ((last && (now <= last || now - last < __atomic_load_n(&request_interval_ns, __ATOMIC_RELAXED))) ||
-		!__atomic_compare_exchange_n(&last_request_ns, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+	if ((last && (now <= last ||
+		      now - last < __atomic_load_n(&request_interval_ns, __ATOMIC_RELAXED))) ||
+	    !__atomic_compare_exchange_n(&last_request_ns, &last, now, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED)) {
 		__atomic_fetch_add(&h->requests_suppressed, 1, __ATOMIC_RELAXED);
 		return -EAGAIN;
 	}

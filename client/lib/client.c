@@ -2,9 +2,10 @@
 /*
  * The connection: it sends requests, and receives replies, events and the daemon's own requests.
  *
- * The socket is non-blocking and read frame by frame, so a deadline in the middle of a frame loses nothing: the
- * next call continues where this one stopped. Only a timeout in the middle of sending breaks the connection. What
- * the daemon sends is not trusted: a program must not crash because of a daemon that it does not control.
+ * The socket is non-blocking and read frame by frame, so a deadline in the middle of a frame loses
+ * nothing: the next call continues where this one stopped. Only a timeout in the middle of sending
+ * breaks the connection. What the daemon sends is not trusted: a program must not crash because of
+ * a daemon that it does not control.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,10 @@
 
 _Static_assert(TRACERD_MAX_FDS == FRAME_FDS_MAX, "the public limit is the protocol's");
 
-/* The deadline of a call without a limit: 146 years after the start, so that additions do not overflow. */
+/*
+ * The deadline of a call without a limit: 146 years after the start, so that additions do not
+ * overflow.
+ */
 #define NEVER (UINT64_MAX / 4)
 
 const char *tracerd_version(void)
@@ -79,7 +83,10 @@ int tracerd_connect(const char *path, int timeout_ms, tracerd_client **ret_clien
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	/* poll() does not report when a full backlog has room, but connect() respects the send timeout */
+	/*
+	 * poll() does not report when a full backlog has room, but connect() respects the send
+	 * timeout
+	 */
 	if (timeout_ms >= 0) {
 		tv.tv_sec = timeout_ms / 1000;
 		tv.tv_usec = timeout_ms ? timeout_ms % 1000 * 1000 : 1;
@@ -251,8 +258,8 @@ static int reply_take_in(tracerd_client *c, struct json_object *message, tracerd
 }
 
 /*
- * Handles the frame that is in the reader. If it is the answer to `want`, sets *ret_got and returns what
- * reply_take_in() returned; else 0 or -errno.
+ * Handles the frame that is in the reader. If it is the answer to `want`, sets *ret_got and returns
+ * what reply_take_in() returned; else 0 or -errno.
  */
 static int frame_handle(tracerd_client *c, int64_t want, tracerd_reply **ret_reply, bool *ret_got)
 {
@@ -278,7 +285,8 @@ static int frame_handle(tracerd_client *c, int64_t want, tracerd_reply **ret_rep
 	if (json_get_string(message, "method")) {
 		_cleanup_json_ struct json_object *answer = request_answer(message, id);
 
-		return answer ? client_send(c, answer, NULL, 0, io_now_ns() + ANSWER_TIMEOUT_NS) : -ENOMEM;
+		return answer ? client_send(c, answer, NULL, 0, io_now_ns() + ANSWER_TIMEOUT_NS)
+			      : -ENOMEM;
 	}
 	if (want && id == want) {
 		*ret_got = true;

@@ -35,7 +35,10 @@ struct tracerd_client {
 	char message[1024];
 };
 
-/* The code of an error of the protocol by its name; TRACERD_E_UNKNOWN if the table does not have it. */
+/*
+ * The code of an error of the protocol by its name; TRACERD_E_UNKNOWN if the table does not have
+ * it.
+ */
 enum tracerd_code code_from_name(const char *name);
 
 /* Answers a request of the daemon's own; this library knows "ping" only. NULL: no memory. */

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The events: the inline functions of tracerd/event.h call these while the library is on. Each finds the thread's
- * ring, reads the clock and writes one record.
+ * The events: the inline functions of tracerd/event.h call these while the library is on. Each
+ * finds the thread's ring, reads the clock and writes one record.
  *
- * It reads the clock before it takes the place in the ring. So a record that a signal handler writes in between
- * lies before this one, with a later stamp; the difference is at most the time that the handler took.
+ * It reads the clock before it takes the place in the ring. So a record that a signal handler
+ * writes in between lies before this one, with a later stamp; the difference is at most the time
+ * that the handler took.
  */
 #include <string.h>
 
@@ -15,7 +16,10 @@
 #include "client/lib/ringmem.h"
 #include "client/lib/threshold.h"
 
-/* Writes an event with arguments, and needs more than a thousand bytes of stack. Returns `a`, or with own_id the id. */
+/*
+ * Writes an event with arguments, and needs more than a thousand bytes of stack. Returns `a`, or
+ * with own_id the id.
+ */
 static __attribute__((noinline)) uint64_t record_args(const struct ring *ring, struct record record,
 	const tracerd_arg *args, size_t n_args)
 {
@@ -41,7 +45,9 @@ static inline __attribute__((always_inline)) uint64_t record_event(const struct 
 	return a;
 }
 
-/* An event of a thread with a ring, whose name found no room. Without a ring it is counted already. */
+/*
+ * An event of a thread with a ring, whose name found no room. Without a ring it is counted already.
+ */
 static __attribute__((noinline, cold)) void count_nameless(void)
 {
 	const struct ringmem *mem = state_mem();
@@ -59,8 +65,8 @@ static inline bool is_named(tracerd_name name)
 }
 
 /*
- * Returns the ring in the usual case. The caller then only reads the TSC and stores a few words, without a stack
- * frame and without a call. NULL: the caller takes the long way.
+ * Returns the ring in the usual case. The caller then only reads the TSC and stores a few words,
+ * without a stack frame and without a call. NULL: the caller takes the long way.
  */
 static inline const struct ring *short_way(tracerd_name name, size_t n_args)
 {
@@ -76,20 +82,22 @@ static __attribute__((noinline)) tracerd_region region_begin(
 	tracerd_region region = {0};
 
 	/*
-	 * A thread without a ring has regions, too: they may be too slow, and the thread may have a ring when they
-	 * end.
+	 * A thread without a ring has regions, too: they may be too slow, and the thread may have a
+	 * ring when they end.
 	 */
 	if (ring ? !is_named(name) : !state_on() || !name_in_range(name))
 		return region;
 	region.begin = stamp_now();
 	region.name = name;
 	if (ring)
-		record_event(
-			ring, (struct record){RING_REGION_BEGIN, name, region.begin, 0, task, false}, args, n_args);
+		record_event(ring,
+			     (struct record){RING_REGION_BEGIN, name, region.begin, 0, task, false},
+			     args, n_args);
 	return region;
 }
 
-tracerd_region tracerd_region_begin_slow(tracerd_name name, uint64_t task, const tracerd_arg *args, size_t n_args)
+tracerd_region tracerd_region_begin_slow(tracerd_name name, uint64_t task, const tracerd_arg *args,
+					 size_t n_args)
 {
 	const struct ring *ring = short_way(name, n_args);
 	tracerd_region region = {0};
@@ -108,7 +116,8 @@ static inline void region_compare(tracerd_region region, uint64_t now)
 		threshold_crossed(region.name, region.begin, now);
 }
 
-static __attribute__((noinline)) void region_end(tracerd_region region, const tracerd_arg *args, size_t n_args)
+static __attribute__((noinline)) void region_end(tracerd_region region, const tracerd_arg *args,
+						 size_t n_args)
 {
 	const struct ring *ring = threadring_to_end();
 	uint64_t now;
@@ -118,8 +127,10 @@ static __attribute__((noinline)) void region_end(tracerd_region region, const tr
 		return;
 	now = stamp_now();
 	if (ring)
-		record_event(ring, (struct record){RING_REGION_END, region.name, now, region.begin, 0, false}, args,
-			n_args);
+		record_event(ring,
+			     (struct record){RING_REGION_END, region.name, now, region.begin, 0,
+					     false},
+			     args, n_args);
 	region_compare(region, now);
 }
 
@@ -143,7 +154,8 @@ static __attribute__((noinline)) void instant(
 	const struct ring *ring = threadring_get();
 
 	if (ring && is_named(name))
-		record_event(ring, (struct record){RING_INSTANT, name, stamp_now(), 0, task, false}, args, n_args);
+		record_event(ring, (struct record){RING_INSTANT, name, stamp_now(), 0, task, false},
+			     args, n_args);
 }
 
 void tracerd_instant_slow(tracerd_name name, uint64_t task, const tracerd_arg *args, size_t n_args)
@@ -186,7 +198,8 @@ void tracerd_counter_f64_slow(tracerd_name name, double value)
 		counter(RING_COUNTER | RING_FLAG_F64, name, bits);
 }
 
-tracerd_task tracerd_task_begin_slow(tracerd_name name, uint64_t parent, const tracerd_arg *args, size_t n_args)
+tracerd_task tracerd_task_begin_slow(tracerd_name name, uint64_t parent, const tracerd_arg *args,
+				     size_t n_args)
 {
 	const struct ring *ring = threadring_get();
 	tracerd_task task = {0};
@@ -195,7 +208,9 @@ tracerd_task tracerd_task_begin_slow(tracerd_name name, uint64_t parent, const t
 		return task;
 	task.begin = stamp_now();
 	task.name = name;
-	task.id = record_event(ring, (struct record){RING_TASK_BEGIN, name, task.begin, 0, parent, true}, args, n_args);
+	task.id = record_event(ring,
+			       (struct record){RING_TASK_BEGIN, name, task.begin, 0, parent, true},
+			       args, n_args);
 	return task;
 }
 
@@ -204,8 +219,10 @@ void tracerd_task_end_slow(const tracerd_task *task, const tracerd_arg *args, si
 	const struct ring *ring = threadring_to_end();
 
 	if (ring && is_named(task->name))
-		record_event(ring, (struct record){RING_TASK_END, task->name, stamp_now(), task->id, task->begin, false},
-			args, n_args);
+		record_event(ring,
+			     (struct record){RING_TASK_END, task->name, stamp_now(), task->id,
+					     task->begin, false},
+			     args, n_args);
 }
 
 uint64_t tracerd_flow_slow(tracerd_name name, uint64_t id, enum tracerd_flow_kind kind)
@@ -214,8 +231,10 @@ uint64_t tracerd_flow_slow(tracerd_name name, uint64_t id, enum tracerd_flow_kin
 
 	if (!ring || !is_named(name))
 		return 0;
-	return record_event(ring, (struct record){RING_FLOW, name, stamp_now(), id, kind, kind == TRACERD_FLOW_BEGIN},
-		NULL, 0);
+	return record_event(ring,
+			    (struct record){RING_FLOW, name, stamp_now(), id, kind,
+					    kind == TRACERD_FLOW_BEGIN},
+			    NULL, 0);
 }
 
 void tracerd_thread_name_slow(tracerd_name name)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Logs: walks a printf format, takes the values of its conversions and records them. The decoder formats them.
+ * Logs: walks a printf format, takes the values of its conversions and records them. The decoder
+ * formats them.
  *
- * A format with %n, or with a conversion that ISO C 11 does not have, cannot be walked: then the format itself is
- * the text. Nothing is ever written through %n.
+ * A format with %n, or with a conversion that ISO C 11 does not have, cannot be walked: then the
+ * format itself is the text. Nothing is ever written through %n.
  */
 #include <limits.h>
 #include <stdarg.h>
@@ -67,7 +68,8 @@ static size_t encode_wide(uint32_t c, char *ret)
 }
 
 /* At most `max` characters and `precision` bytes. */
-static __attribute__((noinline)) void put_wide(struct sink *s, const wchar_t *text, size_t max, size_t precision)
+static __attribute__((noinline)) void put_wide(struct sink *s, const wchar_t *text, size_t max,
+					       size_t precision)
 {
 	char bytes[WIDE_BYTES], one[4];
 	size_t n = 0;
@@ -101,8 +103,9 @@ static bool take_text(struct values *v, const struct printf_spec *c, struct sink
 		/* With a precision the text need not end with NUL. */
 		if (!text)
 			text = "(null)";
-		put_text(s, text, strnlen(text, precision < RING_PAYLOAD_MAX ? precision : RING_PAYLOAD_MAX),
-			RING_PAYLOAD_MAX);
+		put_text(s, text,
+			 strnlen(text, precision < RING_PAYLOAD_MAX ? precision : RING_PAYLOAD_MAX),
+			 RING_PAYLOAD_MAX);
 	} else {
 		return false;
 	}
@@ -331,7 +334,8 @@ static tracerd_name format_name(tracerd_name *here, const char *format)
 	return name;
 }
 
-static void log_values(tracerd_name *here, enum tracerd_level level, const char *format, va_list args)
+static void log_values(tracerd_name *here, enum tracerd_level level, const char *format,
+		       va_list args)
 {
 	const struct ring *ring = threadring_get();
 	struct record record = {.kind = RING_LOG, .stamp = stamp_now(), .a = level};
@@ -346,7 +350,8 @@ static void log_values(tracerd_name *here, enum tracerd_level level, const char 
 
 		record.name = 0;
 		payload_clear(&p);
-		(void)payload_text(&p, 0, format, strnlen(format, RING_PAYLOAD_MAX), RING_PAYLOAD_MAX);
+		(void)payload_text(&p, 0, format, strnlen(format, RING_PAYLOAD_MAX),
+				   RING_PAYLOAD_MAX);
 		p.cut |= values_lost;
 	}
 	payload_record(ring, &p, &record);

@@ -14,8 +14,9 @@
 #define LOST_BITS 65536u
 
 /*
- * All in .bss: what is not used costs addresses only. The index is no hashmap of common/base/hashmap.h: that allocates and
- * moves its slots when it grows, while these are searched without a lock, in signal handlers and after fork().
+ * All in .bss: what is not used costs addresses only. The index is no hashmap of
+ * common/base/hashmap.h: that allocates and moves its slots when it grows, while these are searched
+ * without a lock, in signal handlers and after fork().
  */
 struct name name_store[RING_MAX_NAMES];
 uint8_t name_store_text[RING_MAX_TEXT];
@@ -61,7 +62,8 @@ static void copy_into(const struct ringmem *mem, tracerd_name id)
 		return;
 	}
 	to = mem_name(mem, id);
-	memcpy(mem->base + mem->geometry.text_offset + name->offset, name_bytes(name), name->length);
+	memcpy(mem->base + mem->geometry.text_offset + name->offset, name_bytes(name),
+	       name->length);
 	to->offset = name->offset;
 	to->hash = name->hash;
 	store_max(&h->n_names, id);
@@ -70,8 +72,9 @@ static void copy_into(const struct ringmem *mem, tracerd_name id)
 }
 
 /*
- * Another thread may have put the name into the index and gone no further yet, so the finder does the rest, too.
- * The fence pairs with names_copy(): either this function sees the memory, or names_copy() sees the name.
+ * Another thread may have put the name into the index and gone no further yet, so the finder does
+ * the rest, too. The fence pairs with names_copy(): either this function sees the memory, or
+ * names_copy() sees the name.
  */
 static tracerd_name name_ready(tracerd_name id)
 {
@@ -92,7 +95,8 @@ static bool take(uint32_t *from, uint32_t n, uint32_t limit, uint32_t *ret)
 	do {
 		if (old > limit || n > limit - old)
 			return false;
-	} while (!__atomic_compare_exchange_n(from, &old, old + n, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(from, &old, old + n, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 	*ret = old;
 	return true;
 }
@@ -101,7 +105,8 @@ static bool name_is(tracerd_name id, uint64_t hash, const void *bytes, uint32_t 
 {
 	const struct name *name = name_get(id);
 
-	return name->hash == hash && name->length == length && !memcmp(name_bytes(name), bytes, length);
+	return name->hash == hash && name->length == length &&
+	       !memcmp(name_bytes(name), bytes, length);
 }
 
 /* Makes a name that no other thread knows yet and returns its number; 0: no room. */
@@ -114,7 +119,7 @@ static tracerd_name name_make(uint64_t hash, const void *bytes, uint32_t length)
 	struct name *name;
 
 	if (__atomic_load_n(&given, __ATOMIC_RELAXED) >= names_max ||
-		!take(&text_given, length, text_max, &offset) || !take(&given, 1, names_max, &number)) {
+	    !take(&text_given, length, text_max, &offset) || !take(&given, 1, names_max, &number)) {
 		count_lost(hash, mem);
 		return 0;
 	}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the names of the process: the numbers that stand for strings, in memory of its own that a forked child
- * inherits, and their copies in the ring memory. Must not know what a name is for.
+ * Owns the names of the process: the numbers that stand for strings, in memory of its own that a
+ * forked child inherits, and their copies in the ring memory. Must not know what a name is for.
  *
- * Lock-free and safe in signal handlers. Numbers and bytes are handed out in order. A name exists once its number
- * is in the index of hashes, which takes one compare-and-swap. If several threads make the same name at once, one
- * of them wins; the numbers of the others stay unused.
+ * Lock-free and safe in signal handlers. Numbers and bytes are handed out in order. A name exists
+ * once its number is in the index of hashes, which takes one compare-and-swap. If several threads
+ * make the same name at once, one of them wins; the numbers of the others stay unused.
  */
 #pragma once
 

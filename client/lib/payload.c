@@ -38,7 +38,8 @@ bool payload_number(struct payload *p, tracerd_name name, enum ring_field_type t
 	return true;
 }
 
-bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_t length, size_t room)
+bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_t length,
+		  size_t room)
 {
 	size_t left = RING_PAYLOAD_MAX - p->used, n;
 
@@ -62,14 +63,18 @@ bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_
 void payload_texts_add(struct payload_texts *t, size_t length)
 {
 	if (t->n < PAYLOAD_TEXTS_MAX)
-		t->wants[t->n++] = (uint16_t)payload_padded(length < RING_PAYLOAD_MAX ? length : RING_PAYLOAD_MAX);
+		t->wants[t->n++] = (uint16_t)payload_padded(
+			length < RING_PAYLOAD_MAX ? length : RING_PAYLOAD_MAX);
 }
 
 size_t payload_level(const struct payload_texts *t, size_t left)
 {
 	size_t level = 0, higher;
 
-	/* Bytes that the shorter texts do not use raise the level, until no further text is shorter than it. */
+	/*
+	 * Bytes that the shorter texts do not use raise the level, until no further text is shorter
+	 * than it.
+	 */
 	do {
 		size_t over = 0, taken = 0;
 
@@ -109,7 +114,8 @@ static __attribute__((noinline)) size_t args_level(const tracerd_arg *args, size
 
 void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
 {
-	size_t fixed = 0, wanted = 0, level = RING_PAYLOAD_MAX, n = n_args < ARGS_MAX ? n_args : ARGS_MAX;
+	size_t fixed = 0, wanted = 0, level = RING_PAYLOAD_MAX,
+	       n = n_args < ARGS_MAX ? n_args : ARGS_MAX;
 	bool room = true;
 
 	if (n < n_args)
@@ -117,7 +123,9 @@ void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
 	for (size_t i = 0; i < n; i++) {
 		if (args[i].type == TRACERD_TEXT) {
 			fixed += HEAD_BYTES;
-			wanted += payload_padded(args[i].length < RING_PAYLOAD_MAX ? args[i].length : RING_PAYLOAD_MAX);
+			wanted += payload_padded(args[i].length < RING_PAYLOAD_MAX
+							 ? args[i].length
+							 : RING_PAYLOAD_MAX);
 		} else {
 			fixed += NUMBER_BYTES;
 		}
@@ -132,10 +140,12 @@ void payload_args(struct payload *p, const tracerd_arg *args, size_t n_args)
 		case TRACERD_I64:
 		case TRACERD_F64:
 		case TRACERD_POINTER:
-			room = payload_number(p, arg->key, (enum ring_field_type)arg->type, arg->value.u64);
+			room = payload_number(p, arg->key, (enum ring_field_type)arg->type,
+					      arg->value.u64);
 			break;
 		case TRACERD_TEXT:
-			room = payload_text(p, arg->key, arg->value.text, arg->value.text ? arg->length : 0, level);
+			room = payload_text(p, arg->key, arg->value.text,
+					    arg->value.text ? arg->length : 0, level);
 			break;
 		default:
 			p->cut = true; /* of a newer header, or not initialised */
@@ -152,8 +162,9 @@ void payload_record(const struct ring *ring, struct payload *p, struct record *r
 	if (record->own_id)
 		record->a = record_id(ring, index);
 	record_continue(ring, index, p->bytes, span);
-	record_fill(ring, index, record->stamp, record_word(record->name, record->kind | span << RING_SPAN_SHIFT),
-		record->a, record->b);
+	record_fill(ring, index, record->stamp,
+		    record_word(record->name, record->kind | span << RING_SPAN_SHIFT), record->a,
+		    record->b);
 	if (p->cut && mem)
 		mem_count(&mem_header(mem)->lost_long);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns a payload while it is put together on the stack: one field after the other. Must not know whether they are
- * arguments or a log's values.
+ * Owns a payload while it is put together on the stack: one field after the other. Must not know
+ * whether they are arguments or a log's values.
  *
- * If not all texts fit, the short ones stay whole and the long ones are cut to one length (payload_level()).
+ * If not all texts fit, the short ones stay whole and the long ones are cut to one length
+ * (payload_level()).
  */
 #pragma once
 
@@ -31,7 +32,8 @@ static inline size_t payload_padded(size_t bytes)
 bool payload_number(struct payload *p, tracerd_name name, enum ring_field_type type, uint64_t bits);
 
 /* A field with a text, or as much of it as fits in `room` bytes (and in the payload). */
-bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_t length, size_t room);
+bool payload_text(struct payload *p, tracerd_name name, const void *bytes, size_t length,
+		  size_t room);
 
 /* The length of each text. More texts than this never fit. */
 #define PAYLOAD_TEXTS_MAX (RING_PAYLOAD_MAX / sizeof(struct ring_field))
@@ -41,7 +43,10 @@ struct payload_texts {
 };
 void payload_texts_add(struct payload_texts *t, size_t length);
 
-/* The greatest length to which all texts must be cut so that they take at most `left` bytes together. */
+/*
+ * The greatest length to which all texts must be cut so that they take at most `left` bytes
+ * together.
+ */
 size_t payload_level(const struct payload_texts *t, size_t left);
 
 /* Zeroes the rest of the last continuation slot; returns the number of slots. */

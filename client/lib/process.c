@@ -21,7 +21,10 @@
 
 #define STATUS_BYTES_MAX 65536
 
-/* The link of the program is there as long as the memory is; not being permitted to read it says nothing. */
+/*
+ * The link of the program is there as long as the memory is; not being permitted to read it says
+ * nothing.
+ */
 static bool has_memory(const char *dir)
 {
 	char path[96], link[1];
@@ -30,7 +33,10 @@ static bool has_memory(const char *dir)
 	return readlink(path, link, sizeof(link)) >= 0 || errno != ENOENT;
 }
 
-/* The directory of the process, or of a thread that lives where its main thread has ended: that has an empty map. */
+/*
+ * The directory of the process, or of a thread that lives where its main thread has ended: that has
+ * an empty map.
+ */
 static void find_memory(pid_t pid, char dir[static 64])
 {
 	const struct dirent *entry;
@@ -83,7 +89,10 @@ int process_open(pid_t pid, struct process_fds *ret)
 	int r;
 
 	fds.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	/* EINVAL, or ENOENT of later kernels: the number of a thread that is not its process's first */
+	/*
+	 * EINVAL, or ENOENT of later kernels: the number of a thread that is not its process's
+	 * first
+	 */
 	if (fds.pidfd < 0)
 		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
 	r = maps_open(pid, &fds.maps);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes as this user sees them in /proc: the descriptors that prove to the daemon that the user may record a
- * process.
+ * Processes as this user sees them in /proc: the descriptors that prove to the daemon that the user
+ * may record a process.
  */
 #pragma once
 
@@ -30,8 +30,8 @@ static inline void process_fds_fini(struct process_fds *p)
 }
 
 /*
- * Opens both for process `pid`, and makes sure that both are of the same process. 0, also if the kernel does not
- * permit the maps; -ESRCH: there is no such process.
+ * Opens both for process `pid`, and makes sure that both are of the same process. 0, also if the
+ * kernel does not permit the maps; -ESRCH: there is no such process.
  */
 int process_open(pid_t pid, struct process_fds *ret) _must_check_;
 

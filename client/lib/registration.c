@@ -44,7 +44,8 @@ struct registration {
 static void timer_set(const struct registration *r, unsigned int ms)
 {
 	/* zero would disarm it */
-	struct itimerspec t = {.it_value = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 + 1}};
+	struct itimerspec t = {.it_value = {.tv_sec = (time_t)(ms / 1000),
+					    .tv_nsec = (long)(ms % 1000) * 1000000 + 1}};
 
 	(void)timerfd_settime(r->timer, 0, &t, NULL);
 }
@@ -99,8 +100,8 @@ int registration_new(const char *socket_path, const struct registration_callback
 }
 
 /*
- * A child that was made without the C library, by clone(), may have a copy of the socket. Then close() neither
- * ends the connection nor removes it from epoll.
+ * A child that was made without the C library, by clone(), may have a copy of the socket. Then
+ * close() neither ends the connection nor removes it from epoll.
  */
 static void hang_up(struct registration *r)
 {
@@ -172,8 +173,9 @@ static void wait_again(struct registration *r, unsigned int ms, int error)
 
 static bool is_final(int error)
 {
-	return error == TRACERD_E_UNKNOWN_METHOD || error == TRACERD_E_BAD_PARAMS || error == TRACERD_E_TOO_LARGE ||
-	       error == TRACERD_E_UNSUPPORTED || error == TRACERD_E_NOT_PERMITTED;
+	return error == TRACERD_E_UNKNOWN_METHOD || error == TRACERD_E_BAD_PARAMS ||
+	       error == TRACERD_E_TOO_LARGE || error == TRACERD_E_UNSUPPORTED ||
+	       error == TRACERD_E_NOT_PERMITTED;
 }
 
 static void fail(struct registration *r, int error)
@@ -265,7 +267,8 @@ static void ask(struct registration *r)
 	int k;
 
 	r->sock = io_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	if (r->sock < 0 || connect(r->sock, (const struct sockaddr *)&r->address, (socklen_t)sizeof(r->address)) < 0) {
+	if (r->sock < 0 || connect(r->sock, (const struct sockaddr *)&r->address,
+				   (socklen_t)sizeof(r->address)) < 0) {
 		fail(r, -errno);
 		return;
 	}
@@ -282,19 +285,21 @@ static void ask(struct registration *r)
 /* ---- the page */
 
 /*
- * Whether this is a valid page. It must be memory that cannot shrink, because pread() of another kind of file
- * could block.
+ * Whether this is a valid page. It must be memory that cannot shrink, because pread() of another
+ * kind of file could block.
  */
 static bool page_is_valid(int fd)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-	       st.st_size == RING_CONTROL_BYTES;
+	return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 &&
+	       S_ISREG(st.st_mode) && st.st_size == RING_CONTROL_BYTES;
 }
 
-/* Reads the whole page while the daemon does not write. 0; -EAGAIN: it wrote at each try; -EPROTO. */
+/*
+ * Reads the whole page while the daemon does not write. 0; -EAGAIN: it wrote at each try; -EPROTO.
+ */
 static int page_read(struct registration *r)
 {
 	struct ring_control *c = &r->page;
@@ -303,9 +308,10 @@ static int page_read(struct registration *r)
 
 	for (int i = 0; i < PAGE_TRIES; i++) {
 		if (pread(r->control, &before, sizeof(before), at) != (ssize_t)sizeof(before) ||
-			pread(r->control, c, sizeof(*c), 0) != (ssize_t)sizeof(*c) ||
-			pread(r->control, &after, sizeof(after), at) != (ssize_t)sizeof(after) ||
-			memcmp(c->magic, RING_CONTROL_MAGIC, sizeof(c->magic)) != 0 || c->version != RING_VERSION)
+		    pread(r->control, c, sizeof(*c), 0) != (ssize_t)sizeof(*c) ||
+		    pread(r->control, &after, sizeof(after), at) != (ssize_t)sizeof(after) ||
+		    memcmp(c->magic, RING_CONTROL_MAGIC, sizeof(c->magic)) != 0 ||
+		    c->version != RING_VERSION)
 			return -EPROTO;
 		if (before % 2 == 0 && before == after)
 			return 0;
@@ -313,7 +319,10 @@ static int page_read(struct registration *r)
 	return -EAGAIN;
 }
 
-/* If the page is always being written, the daemon has stopped in the middle; it notifies us when it has continued. */
+/*
+ * If the page is always being written, the daemon has stopped in the middle; it notifies us when it
+ * has continued.
+ */
 static int page_changed(struct registration *r)
 {
 	int k = page_read(r);
@@ -358,7 +367,10 @@ static int handle_answer(struct registration *r, struct json_object *message)
 	return 0;
 }
 
-/* Handles the frame in the reader. 0; a positive code or -errno: the connection cannot be used any more. */
+/*
+ * Handles the frame in the reader. 0; a positive code or -errno: the connection cannot be used any
+ * more.
+ */
 static int handle_frame(struct registration *r)
 {
 	_cleanup_json_ struct json_object *message = NULL;

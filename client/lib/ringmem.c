@@ -15,29 +15,34 @@
 
 #define TEXT_PER_NAME 64u /* average bytes of a name; formats of logs are names, too */
 
-static_assert((F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) == RING_SEALS, "seals");
+static_assert((F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) == RING_SEALS,
+	      "seals");
 
 static_assert(RING_MAX_RINGS < 1U << RINGMEM_ID_RING_BITS, "a ring's number in an id");
 
 static struct ringmem *made;
 static uint32_t last_epoch;
 
-/* The program may have closed all descriptors that it does not know, and opened others under their numbers. */
+/*
+ * The program may have closed all descriptors that it does not know, and opened others under their
+ * numbers.
+ */
 static bool fd_is_ours(const struct ringmem *mem)
 {
 	return fileid_has(&mem->id, mem->fd);
 }
 
 /*
- * With vm.overcommit_memory=2 the kernel may refuse a page at first touch, and the program would get a SIGBUS in the
- * middle of something. So this asks for all pages at once.
+ * With vm.overcommit_memory=2 the kernel may refuse a page at first touch, and the program would
+ * get a SIGBUS in the middle of something. So this asks for all pages at once.
  */
 static int reserve_strictly(int fd, uint64_t bytes)
 {
 	_cleanup_free_ char *mode = NULL;
 	size_t len;
 
-	if (io_read_file_at(AT_FDCWD, "/proc/sys/vm/overcommit_memory", 16, &mode, &len) < 0 || mode[0] != '2')
+	if (io_read_file_at(AT_FDCWD, "/proc/sys/vm/overcommit_memory", 16, &mode, &len) < 0 ||
+	    mode[0] != '2')
 		return 0;
 	while (fallocate(fd, 0, 0, (off_t)bytes) < 0) {
 		if (errno != EINTR)
@@ -47,14 +52,15 @@ static int reserve_strictly(int fd, uint64_t bytes)
 }
 
 /*
- * A file that grows beyond the limit is a SIGXFSZ, which ends the program. The helper thread blocks it, but
- * tracerd_dispatch() runs on a thread of the program's.
+ * A file that grows beyond the limit is a SIGXFSZ, which ends the program. The helper thread blocks
+ * it, but tracerd_dispatch() runs on a thread of the program's.
  */
 static bool limit_allows(uint64_t bytes)
 {
 	struct rlimit limit;
 
-	return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+	return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
+	       bytes <= limit.rlim_cur;
 }
 
 static int memfd_make(uint64_t bytes, int *ret)
@@ -115,12 +121,14 @@ static int rings_make(struct ringmem *mem)
 			.slots = slots + (size_t)i * g->slots,
 			.mask = g->slots - 1,
 			.shift = (uint16_t)__builtin_ctz(g->slots),
-			.ids = ((uint64_t)mem->epoch << RINGMEM_ID_RING_BITS | (i + 1)) << RINGMEM_ID_SLOT_BITS,
+			.ids = ((uint64_t)mem->epoch << RINGMEM_ID_RING_BITS | (i + 1))
+			       << RINGMEM_ID_SLOT_BITS,
 		};
 	return 0;
 }
 
-static int memory_make(const struct ring_geometry *geometry, enum ring_clock clock, struct ringmem **ret)
+static int memory_make(const struct ring_geometry *geometry, enum ring_clock clock,
+		       struct ringmem **ret)
 {
 	_cleanup_free_ struct ringmem *mem = calloc(1, sizeof(*mem));
 	_cleanup_close_ int fd = -1;

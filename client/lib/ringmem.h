@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the process's ring memory (common/bundle/ringabi.h): the memfd, its one mapping, the seals, the header.
- * Must not know what is written there.
+ * Owns the process's ring memory (common/bundle/ringabi.h): the memfd, its one mapping, the seals,
+ * the header. Must not know what is written there.
  *
- * It is never unmapped, because threads may be in the middle of an event when it falls out of use. A forked child
- * does not have it (MADV_DONTFORK). The shared memory is not trusted: only the private copy of the geometry says
- * where a ring is.
+ * It is never unmapped, because threads may be in the middle of an event when it falls out of use.
+ * A forked child does not have it (MADV_DONTFORK). The shared memory is not trusted: only the
+ * private copy of the geometry says where a ring is.
  */
 #pragma once
 
@@ -19,8 +19,8 @@
 #pragma GCC visibility push(hidden)
 
 /*
- * A ring as its writer needs it: one pointer to what never changes, so that a signal handler cannot see half
- * of a change.
+ * A ring as its writer needs it: one pointer to what never changes, so that a signal handler cannot
+ * see half of a change.
  */
 struct ring {
 	struct ring_entry *entry;
@@ -31,8 +31,9 @@ struct ring {
 };
 
 /*
- * An id has the number of the memory, since a task may end in another one than it began in; that of the ring, which is
- * never 0; and that of the slot. Each may go round: a ring holds far less than 2^40 slots.
+ * An id has the number of the memory, since a task may end in another one than it began in; that of
+ * the ring, which is never 0; and that of the slot. Each may go round: a ring holds far less than
+ * 2^40 slots.
  */
 #define RINGMEM_ID_SLOT_BITS 40
 #define RINGMEM_ID_RING_BITS 11 /* of 1 to RING_MAX_RINGS */

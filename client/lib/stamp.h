@@ -17,7 +17,10 @@
 
 extern bool stamp_is_tsc;
 
-/* Only the first choice counts: programs keep stamps in regions and tasks, and those must stay valid. */
+/*
+ * Only the first choice counts: programs keep stamps in regions and tasks, and those must stay
+ * valid.
+ */
 void stamp_choose(enum ring_clock clock);
 enum ring_clock stamp_clock(void);
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Starts and stops the library, and drives the registration in between: by a helper thread, or by the program's
- * own loop.
+ * Starts and stops the library, and drives the registration in between: by a helper thread, or by
+ * the program's own loop.
  *
- * There are two locks. tracerd_start() and tracerd_stop() hold `life` for as long as they run. `machine` protects
- * the registration and is held for short times only. fork() takes it, so that the child finds the registration
- * whole and can close its copies of the descriptors; otherwise a child that lives on would keep its parent's
- * connection. Children of _Fork() and clone() only forget; the daemon watches the process, too.
+ * There are two locks. tracerd_start() and tracerd_stop() hold `life` for as long as they run.
+ * `machine` protects the registration and is held for short times only. fork() takes it, so that
+ * the child finds the registration whole and can close its copies of the descriptors; otherwise a
+ * child that lives on would keep its parent's connection. Children of _Fork() and clone() only
+ * forget; the daemon watches the process, too.
  *
  * Atomic variables hold what other threads and signal handlers may read.
  */
@@ -52,7 +53,8 @@ static int stop_fd = -1; /* wakes the helper */
 
 /* machine */
 static struct registration *registration;
-static uint64_t generation; /* number of the registration: a helper of an earlier one must not serve this one */
+/* number of the registration: a helper of an earlier one must not serve this one */
+static uint64_t generation;
 
 /* atomic */
 static int loop_fd = -1; /* TRACERD_NO_THREAD */
@@ -156,7 +158,10 @@ static int helper_start(void)
 		return -errno;
 	(void)pthread_attr_init(&attr);
 #ifndef SANITIZERS
-	/* this fails if the size is too small for the program's thread-local data: then the stack has the usual size */
+	/*
+	 * this fails if the size is too small for the program's thread-local data: then the stack
+	 * has the usual size
+	 */
 	(void)pthread_attr_setstacksize(&attr, (least > 0 ? (size_t)least : 0) + STACK_BYTES);
 #endif
 	(void)sigfillset(&all);
@@ -175,8 +180,8 @@ static int helper_start(void)
 }
 
 /*
- * Ends the helper. If the program has closed the descriptors, the helper cannot be reached: it waits for ever and
- * is left alone.
+ * Ends the helper. If the program has closed the descriptors, the helper cannot be reached: it
+ * waits for ever and is left alone.
  */
 static void helper_stop(void)
 {
@@ -204,7 +209,10 @@ static void before_fork(void)
 {
 	struct timespec until;
 
-	/* with a limit: the fork handler of another library may hold a lock that the helper waits for */
+	/*
+	 * with a limit: the fork handler of another library may hold a lock that the helper waits
+	 * for
+	 */
 	(void)clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += FORK_WAIT_NS;
 	if (until.tv_nsec >= 1000000000) {
@@ -245,9 +253,9 @@ void start_forked(void)
 /* ---- staying loaded */
 
 /*
- * The shared library is linked so that it stays loaded. The static one may be a part of a plug-in; dlclose() would
- * then take the code away from the helper thread and from threads with rings. dlopen() is looked up, because a
- * mere reference makes the linker of a static program warn.
+ * The shared library is linked so that it stays loaded. The static one may be a part of a plug-in;
+ * dlclose() would then take the code away from the helper thread and from threads with rings.
+ * dlopen() is looked up, because a mere reference makes the linker of a static program warn.
  */
 static void pin_library(void)
 {
@@ -256,7 +264,8 @@ static void pin_library(void)
 	Dl_info info;
 	void *symbol, *handle;
 
-	if (!dladdr1((const void *)pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !*map->l_name)
+	if (!dladdr1((const void *)pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) || !map ||
+	    !*map->l_name)
 		return;
 	symbol = dlsym(RTLD_DEFAULT, "dlopen");
 	memcpy(&open, &symbol, sizeof(open));
@@ -292,7 +301,8 @@ static int options_read(const tracerd_options *given, tracerd_options *ret)
 	if (!o.names)
 		o.names = DEFAULT_NAMES;
 	if (o.threads > RING_MAX_RINGS || o.events < RING_MIN_SLOTS || o.events > RING_MAX_SLOTS ||
-		(o.events & (o.events - 1)) || o.names > RING_MAX_NAMES || (o.flags & ~(uint32_t)TRACERD_NO_THREAD))
+	    (o.events & (o.events - 1)) || o.names > RING_MAX_NAMES ||
+	    (o.flags & ~(uint32_t)TRACERD_NO_THREAD))
 		return -EINVAL;
 	*ret = o;
 	return 0;
@@ -300,7 +310,8 @@ static int options_read(const tracerd_options *given, tracerd_options *ret)
 
 static int start_locked(const tracerd_options *o)
 {
-	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed, NULL};
+	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed,
+								NULL};
 	struct registration *new = NULL;
 	int r;
 
@@ -409,7 +420,8 @@ void tracerd_get_event_stats(tracerd_event_stats *stats)
 	events_count(&counts);
 	s.enabled = events_enabled();
 	/* a child in which process_enter() has not run has no memory */
-	s.connected = ringmem_header() && __atomic_load_n(&connected, __ATOMIC_RELAXED) && cause_is_heard();
+	s.connected = ringmem_header() && __atomic_load_n(&connected, __ATOMIC_RELAXED) &&
+		      cause_is_heard();
 	s.rings_used = counts.rings_used;
 	s.names = counts.names;
 	s.events_lost = counts.events_lost;

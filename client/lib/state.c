@@ -13,9 +13,11 @@
 #include "client/lib/ringmem.h"
 #include "client/lib/threshold.h"
 
-__attribute__((visibility("default"), aligned(TRACERD_STATE_ALIGN))) struct tracerd_state tracerd_state;
+__attribute__((visibility("default"),
+	       aligned(TRACERD_STATE_ALIGN))) struct tracerd_state tracerd_state;
 
-static_assert(sizeof(struct tracerd_state) == TRACERD_STATE_ALIGN, "nothing else may be on its pages");
+static_assert(sizeof(struct tracerd_state) == TRACERD_STATE_ALIGN,
+	      "nothing else may be on its pages");
 static_assert(offsetof(struct tracerd_state, on) == offsetof(struct state_page, on), "state_page");
 
 enum { NOT_ENTERED, ENTERING, ENTERED };
@@ -60,8 +62,8 @@ void process_enter(void)
 
 	if (__atomic_load_n(&page->entered, __ATOMIC_ACQUIRE) == ENTERED)
 		return;
-	if (!__atomic_compare_exchange_n(
-		    &page->entered, &expected, ENTERING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+	if (!__atomic_compare_exchange_n(&page->entered, &expected, ENTERING, false,
+					 __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
 		/* Another thread executes the few lines below. */
 		while (__atomic_load_n(&page->entered, __ATOMIC_ACQUIRE) != ENTERED)
 			(void)sched_yield();

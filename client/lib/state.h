@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the page that the kernel empties in a forked child: the switch that programs see as tracerd_state, and the
- * pointers that the child must not use. Must not know what they point to.
+ * Owns the page that the kernel empties in a forked child: the switch that programs see as
+ * tracerd_state, and the pointers that the child must not use. Must not know what they point to.
  */
 #pragma once
 
@@ -20,7 +20,10 @@ struct __attribute__((may_alias)) state_page {
 	struct ringmem *mem; /* the memory, also while off */
 };
 
-/* Takes the address at run time, because the loader may have moved the symbol into the program (copy relocation). */
+/*
+ * Takes the address at run time, because the loader may have moved the symbol into the program
+ * (copy relocation).
+ */
 static inline struct state_page *state_page(void)
 {
 	return (struct state_page *)&tracerd_state;

@@ -34,8 +34,8 @@ static bool table_unchanged(uint32_t sequence)
 }
 
 /*
- * Returns the entry with that name, or RING_THRESHOLDS. The result is valid only if the table has not changed
- * meanwhile.
+ * Returns the entry with that name, or RING_THRESHOLDS. The result is valid only if the table has
+ * not changed meanwhile.
  */
 static uint32_t entry_find(const struct name *name)
 {
@@ -45,7 +45,8 @@ static uint32_t entry_find(const struct name *name)
 		const struct threshold *t = &table.entries[i];
 
 		if (t->id && t->hash == name->hash && t->length == name->length &&
-			name->length <= RING_CONTROL_NAME && !memcmp(t->name, name_bytes(name), name->length))
+		    name->length <= RING_CONTROL_NAME &&
+		    !memcmp(t->name, name_bytes(name), name->length))
 			return i;
 	}
 	return RING_THRESHOLDS;
@@ -65,7 +66,9 @@ static void bind_name(tracerd_name id)
 			over = table.entries[slot].over;
 		if (!table_unchanged(sequence))
 			continue;
-		__atomic_store_n(&bound[id - 1], (uint8_t)(slot < RING_THRESHOLDS ? BOUND_SLOT + slot : BOUND_NONE), __ATOMIC_RELAXED);
+		__atomic_store_n(&bound[id - 1],
+				 (uint8_t)(slot < RING_THRESHOLDS ? BOUND_SLOT + slot : BOUND_NONE),
+				 __ATOMIC_RELAXED);
 		__atomic_store_n(&thresholds_not[id - 1], ~over, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (table_unchanged(sequence))
@@ -97,7 +100,8 @@ static void table_write(const struct ring_control *page)
 	uint64_t per_second = 0;
 
 	if (page)
-		per_second = stamp_clock() == RING_CLOCK_TSC ? page->ticks_per_second : 1000000000ULL;
+		per_second = stamp_clock() == RING_CLOCK_TSC ? page->ticks_per_second
+							     : 1000000000ULL;
 	table.n = 0;
 	/* The rate of the TSC is not known: nothing can be compared. */
 	if (per_second == 0)
@@ -162,8 +166,8 @@ void threshold_crossed(tracerd_name name, uint64_t begin, uint64_t end)
 	if (how < BOUND_SLOT || !threshold_get(how - BOUND_SLOT, &t))
 		return;
 	/*
-	 * The table may have changed since: the entry may have another name or a higher threshold. And `begin` comes
-	 * from the program.
+	 * The table may have changed since: the entry may have another name or a higher threshold.
+	 * And `begin` comes from the program.
 	 */
 	if (t.hash != name_get(name)->hash || end < begin || end - begin < t.over)
 		return;

@@ -227,7 +227,8 @@ static void completion_choice(FILE *out, const char *command, const struct optio
 		(void)fprintf(out, ":-%c", s->letter);
 	}
 	if (completion_generator(s)) {
-		(void)fprintf(out, ") COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n", completion_generator(s));
+		(void)fprintf(out, ") COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n",
+			      completion_generator(s));
 		return;
 	}
 	(void)fputs(") COMPREPLY=($(compgen -W \"", out);
@@ -237,8 +238,9 @@ static void completion_choice(FILE *out, const char *command, const struct optio
 		(void)fprintf(out, "%s%s", i ? " " : "", s->words(i));
 	/* compgen expands words: a name with anything else in it is none */
 	if (s->type == OPTION_SNAPSHOT_FILE)
-		(void)fputs(" $(for w in \"${words[@]:2:cword-2}\"; do [[ $w == -* ]] || tracectl fetch --list \"$w\"; done 2>/dev/null | "
-			    "grep -x '[[:alnum:]._/+-]*')",
+		(void)fputs(
+			" $(for w in \"${words[@]:2:cword-2}\"; do [[ $w == -* ]] || tracectl fetch --list \"$w\"; done 2>/dev/null | "
+			"grep -x '[[:alnum:]._/+-]*')",
 			out);
 	(void)fputs("\" -- \"$cur\")); return ;;\n", out);
 }

@@ -218,9 +218,10 @@ static size_t wrap(FILE *out, const struct wrapping *w, char *const *words, size
 	size_t column = w->column, lines = 1, joint = human_width(w->joint);
 
 	for (size_t i = 0; i < n; i++) {
-		_cleanup_free_ char *more = i == w->omit && w->resume > w->omit
-						    ? human_format("(%zu more)", w->resume - w->omit)
-						    : NULL;
+		_cleanup_free_ char *more =
+			i == w->omit && w->resume > w->omit
+				? human_format("(%zu more)", w->resume - w->omit)
+				: NULL;
 		const char *word = more ? more : words[i];
 		size_t before = i ? joint : 0, width = human_width(word);
 		const size_t room = w->columns - w->indent - joint;
@@ -246,16 +247,21 @@ static size_t wrap(FILE *out, const struct wrapping *w, char *const *words, size
 	return lines;
 }
 
-void human_print_words(FILE *out, size_t column, size_t indent, const char *joint, char *const *words, size_t n)
+void human_print_words(FILE *out, size_t column, size_t indent, const char *joint,
+		       char *const *words, size_t n)
 {
-	struct wrapping w = {.column = column, .indent = indent, .columns = human_columns(out), .joint = joint};
+	struct wrapping w = {.column = column,
+			     .indent = indent,
+			     .columns = human_columns(out),
+			     .joint = joint};
 
 	if (!w.columns) {
 		for (size_t i = 0; i < n; i++)
 			(void)fprintf(out, "%s%s", i ? joint : "", words[i]);
 		return;
 	}
-	for (size_t left_out = 2; wrap(NULL, &w, words, n) > HUMAN_LINES && left_out + 2 <= n; left_out++) {
+	for (size_t left_out = 2; wrap(NULL, &w, words, n) > HUMAN_LINES && left_out + 2 <= n;
+	     left_out++) {
 		w.omit = (n - left_out) / 2;
 		w.resume = w.omit + left_out;
 	}

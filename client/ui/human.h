@@ -27,8 +27,8 @@ const char *human_time(char buf[HUMAN_SIZE], uint64_t unix_ns);
 const char *human_percent(char buf[HUMAN_SIZE], uint64_t part, uint64_t whole);
 
 /*
- * A name from outside, safe on a terminal (common/base/escape.h), as a new string that the caller frees.
- * NULL text gives "-". Does not return without memory.
+ * A name from outside, safe on a terminal (common/base/escape.h), as a new string that the caller
+ * frees. NULL text gives "-". Does not return without memory.
  */
 char *human_name(const char *text);
 
@@ -41,8 +41,8 @@ void human_puts(const char *text, FILE *stream);
 size_t human_width(const char *text);
 
 /*
- * Columns of the terminal that `stream` writes to, 0 if it is none: then nothing is cut. COLUMNS in the
- * environment wins.
+ * Columns of the terminal that `stream` writes to, 0 if it is none: then nothing is cut. COLUMNS in
+ * the environment wins.
  */
 size_t human_columns(FILE *stream);
 
@@ -54,13 +54,14 @@ void human_set_wide(void);
 size_t human_print_cut(FILE *out, const char *text, size_t columns);
 
 /*
- * Prints words in order, joined by `joint`, after the `column` characters that the line has already.
- * What does not fit the terminal goes on in lines indented by `indent` spaces. If that takes more than
- * HUMAN_LINES of them, words in the middle are left out, and their number is there instead; of a word
- * longer than a line its middle is left out.
+ * Prints words in order, joined by `joint`, after the `column` characters that the line has
+ * already. What does not fit the terminal goes on in lines indented by `indent` spaces. If that
+ * takes more than HUMAN_LINES of them, words in the middle are left out, and their number is there
+ * instead; of a word longer than a line its middle is left out.
  */
 #define HUMAN_LINES 4
-void human_print_words(FILE *out, size_t column, size_t indent, const char *joint, char *const *words, size_t n);
+void human_print_words(FILE *out, size_t column, size_t indent, const char *joint,
+		       char *const *words, size_t n);
 
 /* ---- tables: collect rows of cells, print them aligned */
 

@@ -119,7 +119,8 @@ static const char *quoted(const char *s, char buf[80])
 }
 
 /* An error with all words in it. */
-static int store_word(const struct option_spec *s, const char *value, const char **ret, char error[OPTION_ERROR_SIZE])
+static int store_word(const struct option_spec *s, const char *value, const char **ret,
+		      char error[OPTION_ERROR_SIZE])
 {
 	char safe[80];
 	int n;
@@ -130,9 +131,11 @@ static int store_word(const struct option_spec *s, const char *value, const char
 			return 0;
 		}
 	}
-	n = snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not one of", s->name, quoted(value, safe));
+	n = snprintf(error, OPTION_ERROR_SIZE, "--%s: '%s' is not one of", s->name,
+		     quoted(value, safe));
 	for (size_t i = 0; s->words(i) && n < OPTION_ERROR_SIZE; i++)
-		n += snprintf(error + n, OPTION_ERROR_SIZE - (size_t)n, "%s %s", i ? "," : "", s->words(i));
+		n += snprintf(error + n, OPTION_ERROR_SIZE - (size_t)n, "%s %s", i ? "," : "",
+			      s->words(i));
 	return -EINVAL;
 }
 

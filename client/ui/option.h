@@ -16,7 +16,8 @@ enum option_type {
 	OPTION_STRING, /* const char *, into argv */
 	OPTION_FILE,   /* the same; completed as a file name */
 	OPTION_UNIT,   /* the same; completed as a unit of systemd */
-	OPTION_SNAPSHOT_FILE, /* the same; completed as a file of the snapshot on the command line, or one of `words` */
+	/* the same; completed as a file of the snapshot on the command line, or one of `words` */
+	OPTION_SNAPSHOT_FILE,
 	OPTION_WORD,   /* the same; one of `words` */
 	OPTION_UINT,   /* uint64_t within min and max */
 	OPTION_CHOICE, /* const char *, one word of `choices` */
@@ -31,10 +32,14 @@ struct option_spec {
 	size_t offset;       /* of the value in the command's struct of values */
 	const char *arg;     /* the value's placeholder; NULL for a flag */
 	const char *choices; /* "auto|fp|dwarf" for OPTION_CHOICE */
-	/* word i of those that OPTION_WORD takes, and that complete an OPTION_SNAPSHOT_FILE; NULL after the last */
+	/*
+	 * word i of those that OPTION_WORD takes, and that complete an OPTION_SNAPSHOT_FILE; NULL
+	 * after the last
+	 */
 	const char *(*words)(size_t i);
 	uint64_t min, max;   /* for OPTION_UINT and OPTION_DURATION */
-	uint64_t bare_unit;  /* for OPTION_DURATION: ns that a number without a unit counts; 0: it needs one */
+	/* for OPTION_DURATION: ns that a number without a unit counts; 0: it needs one */
+	uint64_t bare_unit;
 	size_t given;	     /* of a bool that is set where the option was given; 0: none */
 	const char *doc;     /* one sentence or two, no newline */
 };

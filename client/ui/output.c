@@ -51,7 +51,10 @@ static char *temporary_name(const char *name)
 	return tmp;
 }
 
-/* A file without a name, or by a temporary one where the file system has no such files: *ret_tmp, else untouched. */
+/*
+ * A file without a name, or by a temporary one where the file system has no such files: *ret_tmp,
+ * else untouched.
+ */
 static int temporary_open(int dir_fd, const char *name, char **ret_tmp)
 {
 	_cleanup_free_ char *tmp = NULL;

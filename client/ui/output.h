@@ -30,7 +30,10 @@ int output_file_begin(const char *path, struct output_file *ret) _must_check_;
 /* Gives the file its name, replacing one that is there; the file is finished then. 0 or -errno. */
 int output_file_commit(struct output_file *f) _must_check_;
 
-/* An unnamed file in the directory of a file that was begun, else in $TMPDIR or /var/tmp. *ret_dir: which that was, NULL: the file's own. */
+/*
+ * An unnamed file in the directory of a file that was begun, else in $TMPDIR or /var/tmp. *ret_dir:
+ * which that was, NULL: the file's own.
+ */
 int output_scratch_open(const struct output_file *f, const char **ret_dir) _must_check_;
 
 /* Drops what was not committed. */

@@ -41,7 +41,8 @@ void report_print_stack(FILE *out, size_t indent, const char *label, struct json
 	}
 	(void)fprintf(out, "%*s%s", (int)indent, "", label);
 	if (shown)
-		human_print_words(out, indent + human_width(label), indent + 4, " <- ", names, shown);
+		human_print_words(out, indent + human_width(label), indent + 4, " <- ", names,
+				  shown);
 	else
 		(void)fputs(nothing, out);
 	(void)fputc('\n', out);
@@ -75,7 +76,8 @@ static bool any_times(struct json_object *summary)
 static bool is_of_several(struct json_object *summary)
 {
 	for (size_t i = 1; i < field_count(summary, "threads"); i++)
-		if (field_number(field_at(summary, "threads", i), "pid") != field_number(field_at(summary, "threads", 0), "pid"))
+		if (field_number(field_at(summary, "threads", i), "pid") !=
+		    field_number(field_at(summary, "threads", 0), "pid"))
 			return true;
 	return false;
 }
@@ -110,7 +112,9 @@ static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 	if (!n)
 		return;
 	if (!any_times(summary)) {
-		(void)fprintf(out, "\nthreads: %" PRIu64 "; when they ran and waited is not recorded\n", n + more);
+		(void)fprintf(out,
+			      "\nthreads: %" PRIu64 "; when they ran and waited is not recorded\n",
+			      n + more);
 		return;
 	}
 	if (stepped)
@@ -122,10 +126,13 @@ static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 
 		_cleanup_free_ char *name = human_name(field_text(t, "name"));
 
-		human_table_add(&table, several ? human_format("%s, of process %" PRIu64, name, field_number(t, "pid")) : take_ptr(name));
+		human_table_add(&table, several ? human_format("%s, of process %" PRIu64, name,
+							       field_number(t, "pid"))
+						: take_ptr(name));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "tid")));
 		if (stepped) {
-			human_table_add(&table, human_format("%" PRIu64, field_number(t, "instructions")));
+			human_table_add(&table,
+					human_format("%" PRIu64, field_number(t, "instructions")));
 		} else if (calls) {
 			human_table_add_duration(&table, field_number(t, "traced_ns"));
 			human_table_add_duration(&table, field_number(t, "outside_ns"));
@@ -133,7 +140,10 @@ static void print_threads(FILE *out, struct json_object *summary, bool stepped)
 			add_time(&table, t, "on_cpu_ns");
 			add_time(&table, t, "off_cpu_ns");
 		}
-		human_table_add(&table, human_format("%" PRIu64, field_number(t, calls || stepped ? "calls" : "samples")));
+		human_table_add(&table,
+				human_format("%" PRIu64,
+					     field_number(t,
+							  calls || stepped ? "calls" : "samples")));
 	}
 	(void)fputs("\nthreads\n", out);
 	human_table_print(&table, out, 2);
@@ -168,7 +178,9 @@ static void print_functions(FILE *out, struct json_object *window)
 		human_table_add(&table, human_format("%" PRIu64, field_number(f, "instructions")));
 		human_table_add(&table, human_name(field_text(f, "name")));
 	}
-	(void)fputs("\nfunctions, by the time in themselves and outside of the trace (system calls, off the CPU)\n", out);
+	(void)fputs(
+		"\nfunctions, by the time in themselves and outside of the trace (system calls, off the CPU)\n",
+		out);
 	human_table_print(&table, out, 2);
 }
 
@@ -199,7 +211,8 @@ static void print_stepped_functions(FILE *out, struct json_object *window)
 void report_print_heaviest(FILE *out, struct json_object *summary)
 {
 	/* a region has samples of its one thread */
-	uint64_t samples = field_number(summary, "samples_omitted") + field_number(summary, "samples");
+	uint64_t samples =
+		field_number(summary, "samples_omitted") + field_number(summary, "samples");
 
 	if (!field_count(summary, "heaviest"))
 		return;
@@ -226,7 +239,8 @@ uint64_t report_inside_ns(struct json_object *wait)
 /* A wait for a semaphore or a condition is none; "ended by" is true of both. */
 bool report_is_lock_wait(struct json_object *wait)
 {
-	const char *names[WAITFOR_FRAMES], *state = field_text(wait, "state"), *call = field_text(wait, "call");
+	const char *names[WAITFOR_FRAMES], *state = field_text(wait, "state"),
+					   *call = field_text(wait, "call");
 	size_t n = field_count(wait, "stack"), shown = 0;
 
 	if (!state || strcmp(state, "sleeping") != 0 || !waitfor_may_lock(call))
@@ -242,7 +256,8 @@ bool report_is_lock_wait(struct json_object *wait)
 static void print_who(FILE *out, struct json_object *by, const char *before, const char *between)
 {
 	_cleanup_free_ char *name = human_name(field_text(by, "name"));
-	_cleanup_free_ char *who = human_format("%s %s (tid %" PRIu64 ")", before, name, field_number(by, "tid"));
+	_cleanup_free_ char *who =
+		human_format("%s %s (tid %" PRIu64 ")", before, name, field_number(by, "tid"));
 	_cleanup_free_ char *label = human_format("%s%s", who, between);
 
 	if (field_count(by, "stack"))
@@ -251,12 +266,16 @@ static void print_who(FILE *out, struct json_object *by, const char *before, con
 		(void)fprintf(out, "     %s\n", who);
 }
 
-/* Who ends a wait for a lock held it, but for who sent a signal. Where his system call is not known his stack at least is. */
+/*
+ * Who ends a wait for a lock held it, but for who sent a signal. Where his system call is not known
+ * his stack at least is.
+ */
 static bool has_released(struct json_object *w, struct json_object *by)
 {
 	const char *call = field_text(by, "call");
 
-	return call ? waitfor_may_release(field_text(w, "call"), call) : field_count(by, "stack") > 0;
+	return call ? waitfor_may_release(field_text(w, "call"), call)
+		    : field_count(by, "stack") > 0;
 }
 
 /* Who had it first, who had it last, and who had it longest if that was not the first one. */
@@ -268,31 +287,40 @@ static void print_held(FILE *out, struct json_object *by, struct json_object *he
 
 	if (field(held, "ran_ns")) {
 		_cleanup_free_ char *name = human_name(field_text(held, "name"));
-		_cleanup_free_ char *who = human_format("perhaps held by %s (tid %" PRIu64 "), which alone ran or was preempted nearly all the time (%s), mostly in ",
-			name, field_number(held, "tid"), human_duration(length, field_number(held, "ran_ns")));
+		_cleanup_free_ char *who = human_format(
+			"perhaps held by %s (tid %" PRIu64
+			"), which alone ran or was preempted nearly all the time (%s), mostly in ",
+			name, field_number(held, "tid"),
+			human_duration(length, field_number(held, "ran_ns")));
 
 		report_print_stack(out, 5, who, field(held, "stack"));
 		return;
 	}
 	print_who(out, held, "held by",
-		field_bool(held, "cut") ? ", and by somebody before who is not known; it was released in " : ", which released it in ");
+		  field_bool(held, "cut")
+			  ? ", and by somebody before who is not known; it was released in "
+			  : ", which released it in ");
 	if (handovers) {
-		_cleanup_free_ char *then = human_format("then by %" PRIu64 " that had waited longer, the last", handovers);
+		_cleanup_free_ char *then = human_format("then by %" PRIu64
+							 " that had waited longer, the last",
+							 handovers);
 
 		print_who(out, by, then, " in ");
 	}
 	if (longest) {
 		_cleanup_free_ char *name = human_name(field_text(longest, "name"));
 
-		(void)fprintf(out, "     held longest by %s (tid %" PRIu64 "), %s\n", name, field_number(longest, "tid"),
-			human_duration(length, field_number(longest, "ns")));
+		(void)fprintf(out, "     held longest by %s (tid %" PRIu64 "), %s\n", name,
+			      field_number(longest, "tid"),
+			      human_duration(length, field_number(longest, "ns")));
 	}
 }
 
 void report_print_waker(FILE *out, struct json_object *w, bool lock)
 {
 	struct json_object *by = field(w, "woken_by"), *held = field(w, "held_by");
-	const bool by_other = held && field(held, "ran_ns"), unknown = field_bool(w, "holder_unknown");
+	const bool by_other = held && field(held, "ran_ns"),
+		   unknown = field_bool(w, "holder_unknown");
 
 	if (by_other)
 		print_held(out, by, held);
@@ -317,8 +345,8 @@ void report_print_waker(FILE *out, struct json_object *w, bool lock)
 /* The innermost function says what it waits for; the rest is in the trace. */
 static void print_kernel(FILE *out, struct json_object *w)
 {
-	_cleanup_free_ char *name =
-		human_name(json_object_get_string(json_object_array_get_idx(field_array(w, "kernel"), 0)));
+	_cleanup_free_ char *name = human_name(
+		json_object_get_string(json_object_array_get_idx(field_array(w, "kernel"), 0)));
 
 	(void)fprintf(out, ", in the kernel's %s()", name);
 }
@@ -340,16 +368,21 @@ static bool is_ready(const char *state)
 static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t to_ns, bool lock)
 {
 	_cleanup_free_ char *name = human_name(field_text(w, "name"));
-	_cleanup_free_ char *state = human_name(field_text(w, "state")), *call = human_name(field_text(w, "call")),
+	_cleanup_free_ char *state = human_name(field_text(w, "state")),
+			    *call = human_name(field_text(w, "call")),
 			    *kind = human_name(field_text(w, "fd_kind"));
 	const bool throttled = strcmp(state, "throttled") == 0;
-	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count"), runnable = field_number(w, "runnable_ns");
+	uint64_t begin = field_number(w, "begin_ns"), count = field_number(w, "count"),
+		 runnable = field_number(w, "runnable_ns");
 	char length[HUMAN_SIZE], before[HUMAN_SIZE], total[HUMAN_SIZE];
 
-	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), ", rank, human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"));
+	(void)fprintf(out, "  %zu. %s  %s (tid %" PRIu64 "), ", rank,
+		      human_duration(length, field_number(w, "ns")), name, field_number(w, "tid"));
 	if (field(w, "goroutine"))
 		(void)fprintf(out, "goroutine %" PRIu64 ", ", field_number(w, "goroutine"));
-	(void)fputs(throttled ? "throttled (the CPU quota of its cgroup was used up as it began)" : state, out);
+	(void)fputs(throttled ? "throttled (the CPU quota of its cgroup was used up as it began)"
+			      : state,
+		    out);
 	print_other(out, " by ", field(w, "instead"));
 	if (field_text(w, "call"))
 		(void)fprintf(out, " in %s()", call);
@@ -364,10 +397,13 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		(void)fprintf(
 			out, ", began %s before the end", human_duration(before, to_ns - begin));
 	if (field(w, "inside_ns"))
-		(void)fprintf(out, ", %s of it in this time", human_duration(length, field_number(w, "inside_ns")));
-	if (runnable > NOTABLE_NS && runnable > field_number(w, "ns") / 10 && runnable <= field_number(w, "ns")) {
-		(void)fprintf(out, ", woken after %s, then %s for a CPU", human_duration(total, field_number(w, "ns") - runnable),
-			human_duration(length, runnable));
+		(void)fprintf(out, ", %s of it in this time",
+			      human_duration(length, field_number(w, "inside_ns")));
+	if (runnable > NOTABLE_NS && runnable > field_number(w, "ns") / 10 &&
+	    runnable <= field_number(w, "ns")) {
+		(void)fprintf(out, ", woken after %s, then %s for a CPU",
+			      human_duration(total, field_number(w, "ns") - runnable),
+			      human_duration(length, runnable));
 		print_other(out, " behind ", field(w, "behind"));
 	}
 	/* the kernel does not say when the quota was there again */
@@ -392,15 +428,20 @@ static void print_wait(FILE *out, struct json_object *w, size_t rank, uint64_t t
 		report_print_waker(out, w, lock);
 }
 
-/* A timer ends it again and again, or nothing has: who sleeps so is idle mostly. A lock that nobody gives back is another matter. */
+/*
+ * A timer ends it again and again, or nothing has: who sleeps so is idle mostly. A lock that nobody
+ * gives back is another matter.
+ */
 static bool is_idle(struct json_object *w, bool lock)
 {
-	return (field_number(w, "count") > 1 && field_bool(field(w, "woken_by"), "interrupt")) || (!lock && field_bool(w, "open"));
+	return (field_number(w, "count") > 1 && field_bool(field(w, "woken_by"), "interrupt")) ||
+	       (!lock && field_bool(w, "open"));
 }
 
 /*
- * What a wait counts for where lines are few, 0 for one of the other section. Not known for how long: nearly nothing. An idle thread's:
- * less than another of similar length. Who waits for no lock throughout the recording may be stuck: the longest of these are enough.
+ * What a wait counts for where lines are few, 0 for one of the other section. Not known for how
+ * long: nearly nothing. An idle thread's: less than another of similar length. Who waits for no
+ * lock throughout the recording may be stuck: the longest of these are enough.
  */
 static uint64_t weight(struct json_object *w, bool lock, size_t *throughout)
 {
@@ -439,7 +480,8 @@ void report_print_waits(FILE *out, struct json_object *window, bool lock)
 			(void)fputs(
 				lock ? "\nlongest waits for a lock\n" : "\nlongest other waits\n",
 				out);
-		print_wait(out, field_at(window, "waits", i), ++shown, field_number(window, "to_ns"), lock);
+		print_wait(out, field_at(window, "waits", i), ++shown,
+			   field_number(window, "to_ns"), lock);
 	}
 }
 
@@ -449,8 +491,11 @@ static void print_throttled(FILE *out, struct json_object *throttled)
 	char total[HUMAN_SIZE];
 
 	if (waits)
-		(void)fprintf(out, "\nthe CPU quota of the cgroup was used up: %" PRIu64 " %s of all threads began so, %s in all\n", waits,
-			waits == 1 ? "wait" : "waits", human_duration(total, field_number(throttled, "ns")));
+		(void)fprintf(out,
+			      "\nthe CPU quota of the cgroup was used up: %" PRIu64
+			      " %s of all threads began so, %s in all\n",
+			      waits, waits == 1 ? "wait" : "waits",
+			      human_duration(total, field_number(throttled, "ns")));
 }
 
 static void print_window(FILE *out, struct json_object *window, bool stepped)
@@ -473,13 +518,16 @@ static void print_span(FILE *out, struct json_object *summary)
 		       complete = field_number(summary, "complete_ns"),
 		       complete_from = field_number(summary, "complete_from_ns");
 	struct json_object *suspended = field(summary, "suspended");
-	const char *until = field_bool(summary, "exited") ? " before it exited" : suspended ? " before it was suspended" : "";
+	const char *until = field_bool(summary, "exited") ? " before it exited"
+			    : suspended                   ? " before it was suspended"
+							  : "";
 	char span[HUMAN_SIZE], whole[HUMAN_SIZE];
 
 	if (suspended) {
 		_cleanup_free_ char *why = human_name(field_text(suspended, "why"));
 
-		view_line(out, "suspended", "%s before the snapshot: %s", human_duration(span, field_number(suspended, "ns")), why);
+		view_line(out, "suspended", "%s before the snapshot: %s",
+			  human_duration(span, field_number(suspended, "ns")), why);
 	}
 	if (to <= from)
 		return;
@@ -488,7 +536,8 @@ static void print_span(FILE *out, struct json_object *summary)
 	if (!field(summary, "complete_ns"))
 		view_line(out, "recorded", "the last %s%s", span, until);
 	else if (complete_from && complete_from + complete >= to)
-		view_line(out, "recorded", "complete for %s, parts back to %s%s", whole, span, until);
+		view_line(out, "recorded", "complete for %s, parts back to %s%s", whole, span,
+			  until);
 	else
 		view_line(out, "recorded", "complete for %s of the last %s%s", whole, span, until);
 }
@@ -506,7 +555,8 @@ static void print_losses(FILE *out, struct json_object *losses)
 
 		if (!n)
 			continue;
-		view_line(out, label, "%s %" PRIu64 "%s%s", kind, n, text ? ": " : "", text ? text : "");
+		view_line(out, label, "%s %" PRIu64 "%s%s", kind, n, text ? ": " : "",
+			  text ? text : "");
 		label = "";
 	}
 }
@@ -521,18 +571,23 @@ void report_print(FILE *out, struct json_object *summary)
 		return;
 	print_span(out, summary);
 	for (size_t i = 0; i < field_count(summary, "only"); i++) {
-		_cleanup_free_ char *name = human_name(json_object_get_string(field_at(summary, "only", i)));
+		_cleanup_free_ char *name =
+			human_name(json_object_get_string(field_at(summary, "only", i)));
 
-		view_line(out, "traced", "only %s: what else it executes is not in the calls", name);
+		view_line(out, "traced", "only %s: what else it executes is not in the calls",
+			  name);
 	}
 	if (stepped)
-		view_line(out, "stepped", "times are the stepper's, not what the program takes by itself");
+		view_line(out, "stepped",
+			  "times are the stepper's, not what the program takes by itself");
 	print_losses(out, losses);
 	for (size_t i = 0; i < field_count(summary, "hints"); i++) {
 		struct json_object *hint = field_at(summary, "hints", i);
-		_cleanup_free_ char *process = human_name(field_text(hint, "process")), *text = human_name(field_text(hint, "text"));
+		_cleanup_free_ char *process = human_name(field_text(hint, "process")),
+				    *text = human_name(field_text(hint, "text"));
 
-		view_line(out, "hint", "%s (%" PRIu64 "): %s", process, field_number(hint, "pid"), text);
+		view_line(out, "hint", "%s (%" PRIu64 "): %s", process, field_number(hint, "pid"),
+			  text);
 	}
 	if (focus) {
 		struct json_object *region = field(focus, "region");
@@ -542,8 +597,8 @@ void report_print(FILE *out, struct json_object *summary)
 			(void)fputs("\nin all threads meanwhile:\n", out);
 		} else {
 			(void)fprintf(out, "\nin the slow moment, %s long",
-				human_duration(span,
-					field_number(focus, "to_ns") - field_number(focus, "from_ns")));
+				      human_duration(span, field_number(focus, "to_ns") -
+								   field_number(focus, "from_ns")));
 			if (field(focus, "complete_ns"))
 				(void)fprintf(out, ", complete for %s",
 					human_duration(span, field_number(focus, "complete_ns")));
@@ -604,7 +659,8 @@ void report_print_incomplete(FILE *out, struct json_object *result)
 		label = "";
 	}
 	if (field_text(losses, "go_trace_broken"))
-		view_line(out, label, "Go trace broken, what came before is drawn: %s", field_text(losses, "go_trace_broken"));
+		view_line(out, label, "Go trace broken, what came before is drawn: %s",
+			  field_text(losses, "go_trace_broken"));
 	print_names(out, "not found", field(losses, "images_missing"));
 	print_names(out, "changed", field(losses, "images_changed"));
 	print_names(out, "not usable", field(losses, "images_broken"));

@@ -9,9 +9,9 @@
 #include "client/ui/field.h"
 
 /*
- * Prints a line: `indent` spaces, the label, and the stack (outermost first) as "innermost <- caller
- * <- ...". On a terminal it is wrapped, and the middle of a deep stack is left out: the innermost
- * frames say what happened, those of the program itself come after them.
+ * Prints a line: `indent` spaces, the label, and the stack (outermost first) as "innermost <-
+ * caller <- ...". On a terminal it is wrapped, and the middle of a deep stack is left out: the
+ * innermost frames say what happened, those of the program itself come after them.
  */
 void report_print_stack(FILE *out, size_t indent, const char *label, struct json_object *stack);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The program's own regions in a summary as text: by name, the slowest, and the one that it is about. */
+/*
+ * The program's own regions in a summary as text: by name, the slowest, and the one that it is
+ * about.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -29,8 +32,9 @@ static void print_spent(FILE *out, struct json_object *region)
 	/* less than a tenth may be the last sample's period, or the clocks' error */
 	if (on < ns && off < ns - on && ns - on - off > ns / 10)
 		(void)fprintf(out,
-			field(region, "fiber") ? ", %s on no thread" : ", of %s nothing is recorded",
-			human_duration(rest, ns - on - off));
+			      field(region, "fiber") ? ", %s on no thread"
+						     : ", of %s nothing is recorded",
+			      human_duration(rest, ns - on - off));
 }
 
 static void print_region_names(FILE *out, struct json_object *summary)
@@ -71,14 +75,19 @@ static void print_pause(FILE *out, struct json_object *pause)
 
 	if (!pause)
 		return;
-	_cleanup_free_ char *state = human_name(field_text(pause, "state")), *stack = human_name(field_text(pause, "stack")),
-			    *by = human_name(field_text(pause, "by")), *by_stack = human_name(field_text(pause, "by_stack"));
+	_cleanup_free_ char *state = human_name(field_text(pause, "state")),
+			    *stack = human_name(field_text(pause, "stack")),
+			    *by = human_name(field_text(pause, "by")),
+			    *by_stack = human_name(field_text(pause, "by_stack"));
 
-	(void)fprintf(out, "     %s %s%s%s\n", human_duration(length, field_number(pause, "ns")), state, field_text(pause, "stack") ? " in " : "",
-		field_text(pause, "stack") ? stack : "");
+	(void)fprintf(out, "     %s %s%s%s\n", human_duration(length, field_number(pause, "ns")),
+		      state, field_text(pause, "stack") ? " in " : "",
+		      field_text(pause, "stack") ? stack : "");
 	if (field_text(pause, "by") || field_text(pause, "by_stack"))
-		(void)fprintf(out, "     ended by %s%s%s\n", field_text(pause, "by") ? by : "the runtime", field_text(pause, "by_stack") ? " in " : "",
-			field_text(pause, "by_stack") ? by_stack : "");
+		(void)fprintf(out, "     ended by %s%s%s\n",
+			      field_text(pause, "by") ? by : "the runtime",
+			      field_text(pause, "by_stack") ? " in " : "",
+			      field_text(pause, "by_stack") ? by_stack : "");
 }
 
 static void print_slow_region(FILE *out, struct json_object *r, size_t rank, uint64_t to_ns)
@@ -89,9 +98,11 @@ static void print_slow_region(FILE *out, struct json_object *r, size_t rank, uin
 	char length[HUMAN_SIZE], before[HUMAN_SIZE];
 
 	(void)fprintf(out, "  %zu. %s  %s in %s (tid %" PRIu64 ")", rank,
-		human_duration(length, field_number(r, "ns")), name, thread, field_number(r, "tid"));
+		      human_duration(length, field_number(r, "ns")), name, thread,
+		      field_number(r, "tid"));
 	if (begin && begin < to_ns)
-		(void)fprintf(out, ", began %s before the end", human_duration(before, to_ns - begin));
+		(void)fprintf(out, ", began %s before the end",
+			      human_duration(before, to_ns - begin));
 	if (field(r, "on_cpu_ns")) {
 		(void)fputs(": ", out);
 		print_spent(out, r);
@@ -127,11 +138,13 @@ void report_print_focus_region(FILE *out, struct json_object *region)
 	(void)fprintf(out, "\nthe slow region: %s took %s", name,
 		human_duration(took, field_number(region, "ns")));
 	if (field_number(region, "over_ns"))
-		(void)fprintf(out, " (over %s)", human_duration(over, field_number(region, "over_ns")));
+		(void)fprintf(out, " (over %s)",
+			      human_duration(over, field_number(region, "over_ns")));
 	if (field(region, "thread")) {
 		_cleanup_free_ char *thread = human_name(field_text(region, "thread"));
 
-		(void)fprintf(out, " in %s (tid %" PRIu64 "): ", thread, field_number(region, "tid"));
+		(void)fprintf(out, " in %s (tid %" PRIu64 "): ", thread,
+			      field_number(region, "tid"));
 		print_spent(out, region);
 	}
 	(void)fputc('\n', out);
@@ -143,7 +156,8 @@ void report_print_focus_region(FILE *out, struct json_object *region)
 static void print_goroutines(FILE *out, struct json_object *summary)
 {
 	static const struct human_column columns[] = {
-		{"GOROUTINES", 'l'}, {"COUNT", 'r'}, {"RUNNING", 'r'}, {"OFF CPU", 'r'}, {"RUNNABLE", 'r'}, {"LONGEST", 'r'}, {"SYSCALLS", 'r'},
+		{"GOROUTINES", 'l'}, {"COUNT", 'r'},   {"RUNNING", 'r'},  {"OFF CPU", 'r'},
+		{"RUNNABLE", 'r'},   {"LONGEST", 'r'}, {"SYSCALLS", 'r'},
 	};
 	_cleanup_(human_table_fini) struct human_table table = HUMAN_TABLE(columns);
 	size_t n = field_count(summary, "goroutines");
@@ -155,7 +169,8 @@ static void print_goroutines(FILE *out, struct json_object *summary)
 		struct json_object *g = field_at(summary, "goroutines", i);
 		const char *function = field_text(g, "function");
 
-		human_table_add(&table, human_name(function && *function ? function : "(no stack recorded)"));
+		human_table_add(&table, human_name(function && *function ? function
+									 : "(no stack recorded)"));
 		human_table_add(&table, human_format("%" PRIu64, field_number(g, "count")));
 		human_table_add_duration(&table, field_number(g, "running_ns"));
 		if (field(g, "off_cpu_ns"))

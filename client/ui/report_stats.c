@@ -15,7 +15,8 @@ static void print_counts(FILE *out, struct json_object *o, const struct line *li
 {
 	for (size_t i = 0; i < n; i++)
 		if (field(o, lines[i].key))
-			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", lines[i].text, field_number(o, lines[i].key));
+			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", lines[i].text,
+				      field_number(o, lines[i].key));
 }
 
 /* What several did at once: each of them beside it. */
@@ -26,7 +27,8 @@ static void print_each(FILE *out, struct json_object *stages, const char *key)
 
 	for (size_t i = 0; i < n && n > 1; i++)
 		(void)fprintf(out, "%s%s", i ? " + " : "   ",
-			      human_duration(buf, json_object_get_uint64(field_at(stages, key, i))));
+			      human_duration(buf,
+					     json_object_get_uint64(field_at(stages, key, i))));
 }
 
 static void print_stages(FILE *out, struct json_object *stages)
@@ -49,7 +51,8 @@ static void print_stages(FILE *out, struct json_object *stages)
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
 		if (!field(stages, lines[i].key))
 			continue;
-		(void)fprintf(out, "  %-36s %15s", lines[i].text, human_duration(buf, field_number(stages, lines[i].key)));
+		(void)fprintf(out, "  %-36s %15s", lines[i].text,
+			      human_duration(buf, field_number(stages, lines[i].key)));
 		print_each(out, stages, lines[i].each);
 		(void)fputc('\n', out);
 	}
@@ -67,7 +70,10 @@ static void print_rate(FILE *out, struct json_object *stats)
 		(double)field_number(stats, "calls") / seconds / 1e6);
 }
 
-/* Code that is known by name only: how often the trace went there, and how much of it is lost by that. */
+/*
+ * Code that is known by name only: how often the trace went there, and how much of it is lost by
+ * that.
+ */
 static void print_missing_code(FILE *out, struct json_object *losses)
 {
 	const size_t n = field_count(losses, "code_missing");
@@ -77,8 +83,10 @@ static void print_missing_code(FILE *out, struct json_object *losses)
 		_cleanup_free_ char *name = human_name(field_text(o, "name"));
 		char buf[HUMAN_SIZE];
 
-		(void)fprintf(out, "%s%" PRIu64 " times, %s of the trace: %s\n", i ? "    " : "  code missing, by object\n    ",
-			field_number(o, "times"), human_bytes(buf, field_number(o, "trace_bytes")), name);
+		(void)fprintf(out, "%s%" PRIu64 " times, %s of the trace: %s\n",
+			      i ? "    " : "  code missing, by object\n    ",
+			      field_number(o, "times"),
+			      human_bytes(buf, field_number(o, "trace_bytes")), name);
 	}
 }
 
@@ -91,9 +99,12 @@ static void print_unknown_packets(FILE *out, struct json_object *losses)
 		struct json_object *o = field_at(losses, "pt_unknown_packets", i);
 		_cleanup_free_ char *bytes = human_name(field_text(o, "bytes"));
 
-		(void)fprintf(out, "%s%" PRIu64 " times, first at byte 0x%" PRIx64 " of buffer %" PRIu64 ": %s\n",
-			i ? "    " : "  packets of unknown kinds\n    ", field_number(o, "times"), field_number(o, "offset"),
-			field_number(o, "buffer"), bytes);
+		(void)fprintf(out,
+			      "%s%" PRIu64 " times, first at byte 0x%" PRIx64 " of buffer %" PRIu64
+			      ": %s\n",
+			      i ? "    " : "  packets of unknown kinds\n    ",
+			      field_number(o, "times"), field_number(o, "offset"),
+			      field_number(o, "buffer"), bytes);
 	}
 }
 
@@ -111,12 +122,15 @@ static void print_losses(FILE *out, struct json_object *losses)
 			if (*p == '_')
 				*p = ' ';
 		if (json_object_is_type(value, json_type_int))
-			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", name, json_object_get_uint64(value));
-		else if (json_object_is_type(value, json_type_array) && strcmp(key, "code_missing") != 0 &&
-			 strcmp(key, "pt_unknown_packets") != 0)
-			(void)fprintf(out, "  %-36s %15zu\n", name, json_object_array_length(value));
+			(void)fprintf(out, "  %-36s %15" PRIu64 "\n", name,
+				      json_object_get_uint64(value));
+		else if (json_object_is_type(value, json_type_array) &&
+			 strcmp(key, "code_missing") != 0 && strcmp(key, "pt_unknown_packets") != 0)
+			(void)fprintf(out, "  %-36s %15zu\n", name,
+				      json_object_array_length(value));
 		else if (json_object_is_type(value, json_type_boolean))
-			(void)fprintf(out, "  %-36s %15s\n", name, json_object_get_boolean(value) ? "yes" : "no");
+			(void)fprintf(out, "  %-36s %15s\n", name,
+				      json_object_get_boolean(value) ? "yes" : "no");
 	}
 	print_missing_code(out, losses);
 	print_unknown_packets(out, losses);

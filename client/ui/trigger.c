@@ -43,13 +43,15 @@ char *trigger_cause_sentence(struct json_object *cause)
 	_cleanup_free_ char *words = trigger_cause_words(cause);
 	uint64_t tid = field_number(cause, "tid");
 	const char *reason = field_text(cause, "reason");
-	const char *asked = is_kind(cause, "program") && reason && *reason ? "the program asked: " : "";
+	const char *asked = is_kind(cause, "program") && reason && *reason ? "the program asked: "
+									   : "";
 
 	if (is_kind(cause, "hit") && field_number(cause, "late_ns")) {
 		const bool paused = json_object_get_boolean(field(cause, "paused"));
 		char late[HUMAN_SIZE];
 
-		return human_format("%s in thread %" PRIu64 "%s, frozen %s later", words, tid, paused ? ", whose trace ends there" : "",
+		return human_format("%s in thread %" PRIu64 "%s, frozen %s later", words, tid,
+				    paused ? ", whose trace ends there" : "",
 				    human_duration(late, field_number(cause, "late_ns")));
 	}
 	if (tid)
@@ -68,7 +70,8 @@ char *trigger_words(struct json_object *t)
 	if (field(t, "hit")) {
 		_cleanup_free_ char *hit = human_name(field_text(t, "hit"));
 
-		return human_format("%s: hit %s in %s (%s, pid %" PRIu64 ")", id, hit, target, comm, field_number(t, "pid"));
+		return human_format("%s: hit %s in %s (%s, pid %" PRIu64 ")", id, hit, target, comm,
+				    field_number(t, "pid"));
 	}
 	return human_format("%s: region %s of %s (%s, pid %" PRIu64 ") over %s", id, region, target,
 		comm, field_number(t, "pid"), human_duration(over, field_number(t, "over_ns")));
@@ -101,10 +104,12 @@ char *trigger_suppressed(struct json_object *counts)
 /* For a table: processes, and what is lacking. */
 static char *coverage_short(struct json_object *c)
 {
-	const uint64_t rest = field_number(c, "failed") + field_number(c, "without_code") + field_number(c, "left_out");
+	const uint64_t rest = field_number(c, "failed") + field_number(c, "without_code") +
+			      field_number(c, "left_out");
 
 	if (rest)
-		return human_format("%" PRIu64 " of %" PRIu64, field_number(c, "processes"), field_number(c, "processes") + rest);
+		return human_format("%" PRIu64 " of %" PRIu64, field_number(c, "processes"),
+				    field_number(c, "processes") + rest);
 	return human_format("%" PRIu64, field_number(c, "processes"));
 }
 
@@ -115,38 +120,56 @@ static char *pausing_words(struct json_object *c)
 	const uint64_t pausing = field_number(c, "pausing");
 
 	if (pausing && field(c, "not_paused"))
-		return human_format("a hit ends the trace of %" PRIu64 " of these threads and of their new ones; %s", pausing, why);
+		return human_format("a hit ends the trace of %" PRIu64
+				    " of these threads and of their new ones; %s",
+				    pausing, why);
 	if (pausing)
 		return human_format("a hit ends the trace of its thread at the very instruction");
-	return field(c, "not_paused") ? human_format("the trace goes on for some microseconds: %s", why) : NULL;
+	return field(c, "not_paused")
+		       ? human_format("the trace goes on for some microseconds: %s", why)
+		       : NULL;
 }
 
 /* "3 threads of 1 process and new ones, by breakpoint"; what is not watched follows. */
 static char *coverage_words(struct json_object *c)
 {
-	const uint64_t processes = field_number(c, "processes"), threads = field_number(c, "threads");
+	const uint64_t processes = field_number(c, "processes"),
+		       threads = field_number(c, "threads");
 	const uint64_t uprobes = field_number(c, "by_uprobe"), failed = field_number(c, "failed");
-	const char *by = uprobes == 0 ? "breakpoint" : uprobes == processes ? "uprobe" : "breakpoint or uprobe";
+	const char *by = uprobes == 0           ? "breakpoint"
+			 : uprobes == processes ? "uprobe"
+						: "breakpoint or uprobe";
 	_cleanup_free_ char *why = human_name(field_text(c, "why")), *more = NULL;
-	const char *new = json_object_get_boolean(field(c, "new_threads")) ? " and their new ones" : "";
-	const uint64_t unsure = field_number(c, "threads_unsure"), copies = field_number(c, "copies_left_out");
+	const char *new = json_object_get_boolean(field(c, "new_threads")) ? " and their new ones"
+									   : "";
+	const uint64_t unsure = field_number(c, "threads_unsure"),
+		       copies = field_number(c, "copies_left_out");
 	_cleanup_free_ char *less = human_format("%s", ""), *without = NULL;
 
 	if (unsure) {
 		free(less);
-		less = human_format("; %" PRIu64 " thread%s began while that was set up, and may not be watched, nor what %s", unsure,
-				    unsure == 1 ? "" : "s", unsure == 1 ? "it starts" : "they start");
+		less = human_format(
+			"; %" PRIu64
+			" thread%s began while that was set up, and may not be watched, nor what %s",
+			unsure, unsure == 1 ? "" : "s", unsure == 1 ? "it starts" : "they start");
 	}
-	without = copies ? human_format("; the code is mapped %" PRIu64 " time%s more, where no breakpoint or descriptor is free", copies, copies == 1 ? "" : "s")
+	without = copies ? human_format("; the code is mapped %" PRIu64
+					" time%s more, where no breakpoint or descriptor is free",
+					copies, copies == 1 ? "" : "s")
 			 : human_format("%s", "");
-	more = human_format("%s%s%s%s%s%s%s%s", less, without, field_number(c, "opening") ? "; others are being looked at" : "",
+	more = human_format("%s%s%s%s%s%s%s%s", less, without,
+			    field_number(c, "opening") ? "; others are being looked at" : "",
 			    field_number(c, "without_code") ? "; others do not have this code" : "",
-			    field_number(c, "left_out") ? "; others are too many" : "", failed ? "; others cannot be watched: " : "",
-			    failed ? why : "", json_object_get_boolean(field(c, "resting")) ? "; not until the cooldown is over" : "");
+			    field_number(c, "left_out") ? "; others are too many" : "",
+			    failed ? "; others cannot be watched: " : "", failed ? why : "",
+			    json_object_get_boolean(field(c, "resting"))
+				    ? "; not until the cooldown is over"
+				    : "");
 	if (!processes)
 		return human_format("no process%s", more);
-	return human_format("%" PRIu64 " thread%s of %" PRIu64 " process%s%s, by %s%s", threads, threads == 1 ? "" : "s", processes,
-			    processes == 1 ? "" : "es", new, by, more);
+	return human_format("%" PRIu64 " thread%s of %" PRIu64 " process%s%s, by %s%s", threads,
+			    threads == 1 ? "" : "s", processes, processes == 1 ? "" : "es", new, by,
+			    more);
 }
 
 void trigger_view(FILE *out, struct json_object *t)
@@ -166,37 +189,49 @@ void trigger_view(FILE *out, struct json_object *t)
 	} else if (field_number(t, "programs") + field_number(t, "programs_left_out"))
 		view_line(out, "programs", "%" PRIu64, field_number(t, "programs"));
 	else
-		view_line(out, "programs", "none yet; the trigger waits for one that writes events");
+		view_line(out, "programs",
+			  "none yet; the trigger waits for one that writes events");
 }
 
 /* For the same table: programs, and how many have no room for it. */
 static char *programs_short(struct json_object *t)
 {
-	const uint64_t programs = field_number(t, "programs"), left_out = field_number(t, "programs_left_out");
+	const uint64_t programs = field_number(t, "programs"),
+		       left_out = field_number(t, "programs_left_out");
 
-	return left_out ? human_format("%" PRIu64 " of %" PRIu64, programs, programs + left_out) : human_format("%" PRIu64, programs);
+	return left_out ? human_format("%" PRIu64 " of %" PRIu64, programs, programs + left_out)
+			: human_format("%" PRIu64, programs);
 }
 
-/* Under the table: where triggers on places in code watch, and what a hit does; and regions that are not watched everywhere. */
+/*
+ * Under the table: where triggers on places in code watch, and what a hit does; and regions that
+ * are not watched everywhere.
+ */
 static void view_coverage(FILE *out, struct json_object *triggers)
 {
 	bool first = true;
 
 	for (size_t i = 0; i < json_object_array_length(triggers); i++) {
-		struct json_object *t = json_object_array_get_idx(triggers, i), *c = field(t, "coverage");
-		_cleanup_free_ char *id = human_name(field_text(t, "id")), *words = NULL, *pausing = NULL;
+		struct json_object *t = json_object_array_get_idx(triggers, i),
+				   *c = field(t, "coverage");
+		_cleanup_free_ char *id = human_name(field_text(t, "id")), *words = NULL,
+				    *pausing = NULL;
 
 		if (field_number(t, "programs_left_out")) {
-			(void)fprintf(out, "%s%s is not in %" PRIu64 " program%s, which have no room for another threshold: remove other triggers\n",
-				      first ? "\n" : "", id, field_number(t, "programs_left_out"),
-				      field_number(t, "programs_left_out") == 1 ? "" : "s");
+			(void)fprintf(
+				out,
+				"%s%s is not in %" PRIu64
+				" program%s, which have no room for another threshold: remove other triggers\n",
+				first ? "\n" : "", id, field_number(t, "programs_left_out"),
+				field_number(t, "programs_left_out") == 1 ? "" : "s");
 			first = false;
 		}
 		if (!field(t, "hit"))
 			continue;
 		words = coverage_words(c);
 		pausing = pausing_words(c);
-		(void)fprintf(out, "%s%s watches %s%s%s\n", first ? "\n" : "", id, words, pausing ? "; " : "", pausing ? pausing : "");
+		(void)fprintf(out, "%s%s watches %s%s%s\n", first ? "\n" : "", id, words,
+			      pausing ? "; " : "", pausing ? pausing : "");
 		first = false;
 	}
 }

@@ -125,8 +125,10 @@ char *view_target_how(struct json_object *t)
 	if (is_traced(t))
 		return human_format("every call, by the processor (Intel PT)");
 	return human_format("stacks %s%s%s, waits %s, recorded by %s events", stacks,
-		field_bool(t, "stacks_pending") ? " until its files have been looked at" : "",
-		field_bool(t, "kernel") ? " and the kernel's" : "", field_bool(t, "waits") ? "on" : "without stacks", method);
+			    field_bool(t, "stacks_pending") ? " until its files have been looked at"
+							    : "",
+			    field_bool(t, "kernel") ? " and the kernel's" : "",
+			    field_bool(t, "waits") ? "on" : "without stacks", method);
 }
 
 /* "3 threads, 2.00 MiB": the event rings of its programs; "-" without. The caller frees it. */
@@ -169,15 +171,26 @@ static void view_unwound(FILE *out, struct json_object *u)
 {
 	if (!u)
 		return;
-	view_line(out, "unwound", "%" PRIu64 " stacks in the kernel, of which %" PRIu64 " are cut; %" PRIu64 " frames by frame pointers",
-		field_number(u, "complete") + field_number(u, "cut"), field_number(u, "cut"), field_number(u, "by_frame_pointer"));
-	view_line(out, "", "copied: %" PRIu64 " through code without a table, %" PRIu64 " without a rule, %" PRIu64 " not readable, %" PRIu64 " astray, %" PRIu64
-		" through code that keeps no frame pointer",
-		field_number(u, "no_table"), field_number(u, "no_rule"), field_number(u, "no_read"), field_number(u, "bad"), field_number(u, "no_frame"));
+	view_line(out, "unwound",
+		  "%" PRIu64 " stacks in the kernel, of which %" PRIu64 " are cut; %" PRIu64
+		  " frames by frame pointers",
+		  field_number(u, "complete") + field_number(u, "cut"), field_number(u, "cut"),
+		  field_number(u, "by_frame_pointer"));
+	view_line(out, "",
+		  "copied: %" PRIu64 " through code without a table, %" PRIu64
+		  " without a rule, %" PRIu64 " not readable, %" PRIu64 " astray, %" PRIu64
+		  " through code that keeps no frame pointer",
+		  field_number(u, "no_table"), field_number(u, "no_rule"),
+		  field_number(u, "no_read"), field_number(u, "bad"), field_number(u, "no_frame"));
 	if (field_number(u, "other_stack"))
-		view_line(out, "", "%" PRIu64 " lead to another stack of Go's: not known from there on", field_number(u, "other_stack"));
-	view_line(out, "", "code: %" PRIu64 " mappings with a table, %" PRIu64 " waiting for one, %" PRIu64 " without",
-		field_number(u, "mappings"), field_number(u, "mappings_waiting"), field_number(u, "mappings_without"));
+		view_line(out, "",
+			  "%" PRIu64 " lead to another stack of Go's: not known from there on",
+			  field_number(u, "other_stack"));
+	view_line(out, "",
+		  "code: %" PRIu64 " mappings with a table, %" PRIu64 " waiting for one, %" PRIu64
+		  " without",
+		  field_number(u, "mappings"), field_number(u, "mappings_waiting"),
+		  field_number(u, "mappings_without"));
 }
 
 /* The Python functions of processes that run an interpreter. */
@@ -190,16 +203,23 @@ static void view_python(FILE *out, struct json_object *list)
 		const char *refused = field_text(p, "refused");
 
 		if (refused && *refused) {
-			view_line(out, i ? "" : "python", "%s of process %" PRIu64 ": its functions are not found: %s", field_text(p, "version"),
-				field_number(p, "pid"), refused);
+			view_line(out, i ? "" : "python",
+				  "%s of process %" PRIu64 ": its functions are not found: %s",
+				  field_text(p, "version"), field_number(p, "pid"), refused);
 			continue;
 		}
-		view_line(out, i ? "" : "python", "%s of process %" PRIu64 ": functions of %" PRIu64 " stacks, of which %" PRIu64 " are cut; %" PRIu64
-			" of threads it does not know, %" PRIu64 " not readable, %" PRIu64 " among subinterpreters, %" PRIu64 " between two"
-			" functions; %" PRIu64 " without a name",
-			field_text(p, "version"), field_number(p, "pid"), field_number(p, "complete") + field_number(p, "cut"), field_number(p, "cut"),
-			field_number(p, "no_thread") + field_number(p, "crowded"), field_number(p, "no_read"), field_number(p, "subinterpreters"),
-			field_number(p, "between"), field_number(p, "unnamed"));
+		view_line(out, i ? "" : "python",
+			  "%s of process %" PRIu64 ": functions of %" PRIu64
+			  " stacks, of which %" PRIu64 " are cut; %" PRIu64
+			  " of threads it does not know, %" PRIu64 " not readable, %" PRIu64
+			  " among subinterpreters, %" PRIu64 " between two"
+			  " functions; %" PRIu64 " without a name",
+			  field_text(p, "version"), field_number(p, "pid"),
+			  field_number(p, "complete") + field_number(p, "cut"),
+			  field_number(p, "cut"),
+			  field_number(p, "no_thread") + field_number(p, "crowded"),
+			  field_number(p, "no_read"), field_number(p, "subinterpreters"),
+			  field_number(p, "between"), field_number(p, "unnamed"));
 	}
 }
 
@@ -213,13 +233,19 @@ static void view_go(FILE *out, struct json_object *list)
 		const char *refused = field_text(p, "refused");
 
 		if (refused && *refused)
-			view_line(out, i ? "" : "go", "%s of process %" PRIu64 ": its goroutines are not read: %s", field_text(p, "version"),
-				field_number(p, "pid"), refused);
+			view_line(out, i ? "" : "go",
+				  "%s of process %" PRIu64 ": its goroutines are not read: %s",
+				  field_text(p, "version"), field_number(p, "pid"), refused);
 		else
-			view_line(out, i ? "" : "go", "%s of process %" PRIu64 ": read %" PRIu64 " times which goroutine runs, %" PRIu64
-				" times none did; %" PRIu64 " times of a thread that the runtime does not know, %" PRIu64 " not readable",
-				field_text(p, "version"), field_number(p, "pid"), field_number(p, "found"), field_number(p, "none"),
-				field_number(p, "no_thread"), field_number(p, "no_read"));
+			view_line(out, i ? "" : "go",
+				  "%s of process %" PRIu64 ": read %" PRIu64
+				  " times which goroutine runs, %" PRIu64
+				  " times none did; %" PRIu64
+				  " times of a thread that the runtime does not know, %" PRIu64
+				  " not readable",
+				  field_text(p, "version"), field_number(p, "pid"),
+				  field_number(p, "found"), field_number(p, "none"),
+				  field_number(p, "no_thread"), field_number(p, "no_read"));
 	}
 }
 
@@ -229,7 +255,8 @@ static char *look_back(struct json_object *t)
 	const uint64_t is = field_number(t, "lookback_ns"), wanted = field_number(t, "keep_ns");
 	char have[HUMAN_SIZE], keep[HUMAN_SIZE];
 
-	return is < wanted ? human_format("%s of %s", human_duration(have, is), human_duration(keep, wanted))
+	return is < wanted ? human_format("%s of %s", human_duration(have, is),
+					  human_duration(keep, wanted))
 			   : human_format("%s", human_duration(have, is));
 }
 
@@ -237,7 +264,9 @@ static void view_shorts(FILE *out, struct json_object *targets)
 {
 	for (size_t i = 0; i < json_object_array_length(targets); i++) {
 		struct json_object *t = json_object_array_get_idx(targets, i);
-		_cleanup_free_ char *id = human_name(field_text(t, "id")), *why = human_name(field_text(t, "keep_short")), *has = look_back(t);
+		_cleanup_free_ char *id = human_name(field_text(t, "id")),
+				    *why = human_name(field_text(t, "keep_short")),
+				    *has = look_back(t);
 
 		if (field_text(t, "keep_short"))
 			(void)fprintf(out, "%s looks back %s: %s\n", id, has, why);
@@ -266,36 +295,47 @@ void view_targets(FILE *out, struct json_object *targets)
 		struct json_object *t = json_object_array_get_idx(targets, i);
 		struct json_object *events = field(t, "events"), *step = field(t, "step");
 		const char *unit = field_text(t, "unit");
-		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid"), processes = field_number(t, "processes");
+		uint64_t tid = field_number(t, "tid"), pid = field_number(t, "pid"),
+			 processes = field_number(t, "processes");
 		const uint64_t others = unit || processes < 2 ? 0 : processes - 1;
 		_cleanup_free_ char *name = human_name(unit ? unit : field_text(t, "comm"));
 
 		human_table_add(&table, human_name(field_text(t, "id")));
 		human_table_add(&table, tid ? human_format("%" PRIu64 "/%" PRIu64, pid, tid)
 					    : human_format(pid ? "%" PRIu64 : "-", pid));
-		human_table_add(&table, others ? human_format("%s and %" PRIu64 " more", name, others) : take_ptr(name));
+		human_table_add(&table,
+				others ? human_format("%s and %" PRIu64 " more", name, others)
+				       : take_ptr(name));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "uid")));
 		human_table_add(&table, human_name(field_text(t, "state")));
-		human_table_add(
-			&table, human_name(is_events_only(t) || is_exact(t) ? "-" : field_text(t, "stacks")));
+		human_table_add(&table, human_name(is_events_only(t) || is_exact(t)
+							   ? "-"
+							   : field_text(t, "stacks")));
 		human_table_add(
 			&table, human_name(is_events_only(t) ? "own" : field_text(t, "method")));
 		if (is_events_only(t) || is_traced(t)) {
-			/* it has no samples, and its rings look back by events or bytes, not by time */
+			/*
+			 * it has no samples, and its rings look back by events or bytes, not by
+			 * time
+			 */
 			human_table_add(&table, human_format(is_traced(t) ? "not measured" : "-"));
 			human_table_add(&table, human_format("-"));
 		} else {
 			human_table_add(&table, look_back(t));
-			human_table_add(&table,
-				is_stepped(t) ? human_format("%" PRIu64 " insns", field_number(step, "insns"))
-					      : human_format("%" PRIu64, field_number(t, "samples")));
+			human_table_add(&table, is_stepped(t)
+							? human_format("%" PRIu64 " insns",
+								       field_number(step, "insns"))
+							: human_format("%" PRIu64,
+								       field_number(t, "samples")));
 		}
 		human_table_add(&table, rings_short(events));
 		human_table_add(&table, human_format("%" PRIu64, field_number(t, "triggers")));
 		human_table_add(&table,
-			human_format("%" PRIu64,
-				view_sum(field(t, "lost")) + view_sum(field(events, "lost")) +
-					view_sum(field(step, "lost")) + field_number(field(t, "pt"), "cpus_not_traced")));
+				human_format("%" PRIu64, view_sum(field(t, "lost")) +
+								 view_sum(field(events, "lost")) +
+								 view_sum(field(step, "lost")) +
+								 field_number(field(t, "pt"),
+									      "cpus_not_traced")));
 	}
 	human_table_print(&table, out, 0);
 	view_shorts(out, targets);
@@ -312,19 +352,22 @@ static void view_strings(FILE *out, const char *label, struct json_object *o, co
 
 static void view_step(FILE *out, struct json_object *step)
 {
-	_cleanup_free_ char *lost = view_losses(field(step, "lost")), *state = human_name(field_text(step, "state")),
+	_cleanup_free_ char *lost = view_losses(field(step, "lost")),
+			    *state = human_name(field_text(step, "state")),
 			    *error = human_name(field_text(step, "error"));
 	char bytes[HUMAN_SIZE], max[HUMAN_SIZE], over[HUMAN_SIZE];
 
 	view_line(out, "recorded",
-		"%" PRIu64 " instructions, %" PRIu64 " system calls, %" PRIu64 " signals; %" PRIu64 " of %" PRIu64
-		" threads alive",
-		field_number(step, "insns"), field_number(step, "syscalls"), field_number(step, "signals"),
-		field_number(step, "threads"), field_number(step, "threads_all"));
-	view_line(out, "stepper", "%s%s%s; %s of %s kept, %s overwritten", state, field_text(step, "error") ? ": " : "",
-		field_text(step, "error") ? error : "", human_bytes(bytes, field_number(step, "bytes")),
-		human_bytes(max, field_number(step, "max_bytes")),
-		human_bytes(over, field_number(step, "overwritten_bytes")));
+		  "%" PRIu64 " instructions, %" PRIu64 " system calls, %" PRIu64
+		  " signals; %" PRIu64 " of %" PRIu64 " threads alive",
+		  field_number(step, "insns"), field_number(step, "syscalls"),
+		  field_number(step, "signals"), field_number(step, "threads"),
+		  field_number(step, "threads_all"));
+	view_line(out, "stepper", "%s%s%s; %s of %s kept, %s overwritten", state,
+		  field_text(step, "error") ? ": " : "", field_text(step, "error") ? error : "",
+		  human_bytes(bytes, field_number(step, "bytes")),
+		  human_bytes(max, field_number(step, "max_bytes")),
+		  human_bytes(over, field_number(step, "overwritten_bytes")));
 	view_line(out, "", "lost: %s", lost);
 }
 
@@ -333,11 +376,14 @@ static void view_trace(FILE *out, struct json_object *pt)
 	_cleanup_free_ char *timing = human_name(field_text(pt, "timing"));
 	char ring[HUMAN_SIZE], blind[HUMAN_SIZE];
 
-	view_line(out, "trace", "%s on each of %" PRIu64 " CPUs, timing %s; CPUs were copied, and not traced, for %s",
-		human_bytes(ring, field_number(pt, "ring_bytes")), field_number(pt, "cpus"), timing,
-		human_duration(blind, field_number(pt, "blind_ns")));
+	view_line(out, "trace",
+		  "%s on each of %" PRIu64
+		  " CPUs, timing %s; CPUs were copied, and not traced, for %s",
+		  human_bytes(ring, field_number(pt, "ring_bytes")), field_number(pt, "cpus"),
+		  timing, human_duration(blind, field_number(pt, "blind_ns")));
 	if (field_number(pt, "cpus_not_traced"))
-		view_line(out, "", "CPUs that came online later, and are not traced: %" PRIu64, field_number(pt, "cpus_not_traced"));
+		view_line(out, "", "CPUs that came online later, and are not traced: %" PRIu64,
+			  field_number(pt, "cpus_not_traced"));
 }
 
 void view_target(FILE *out, struct json_object *t)
@@ -354,20 +400,24 @@ void view_target(FILE *out, struct json_object *t)
 	if (is_events_only(t))
 		view_line(out, "owner", "uid %" PRIu64, field_number(t, "uid"));
 	else
-		view_line(out, "owner", "uid %" PRIu64 "; armed by uid %" PRIu64, field_number(t, "uid"),
-			field_number(t, "owner_uid"));
+		view_line(out, "owner", "uid %" PRIu64 "; armed by uid %" PRIu64,
+			  field_number(t, "uid"), field_number(t, "owner_uid"));
 	view_line(
 		out, "state", "%s since %s", state, human_time(since, field_number(t, "state_at")));
 	if (field_number(t, "processes") > 1)
-		view_line(out, "processes", "%" PRIu64 ", of which %" PRIu64 " live", field_number(t, "processes"), field_number(t, "living"));
+		view_line(out, "processes", "%" PRIu64 ", of which %" PRIu64 " live",
+			  field_number(t, "processes"), field_number(t, "living"));
 	view_line(out, "recording", "%s", how);
 	view_strings(out, "because", t, "why");
 	view_strings(out, "warning", t, "warnings");
 	if (is_traced(t)) {
-		view_line(out, "look-back", "not measured: a ring of trace holds bytes, not time; a snapshot says what it has");
+		view_line(
+			out, "look-back",
+			"not measured: a ring of trace holds bytes, not time; a snapshot says what it has");
 		view_trace(out, field(t, "pt"));
 	} else if (!is_events_only(t)) {
-		view_line(out, "look-back", "%s%s%s", has, field_text(t, "keep_short") ? ": " : "", field_text(t, "keep_short") ? why : "");
+		view_line(out, "look-back", "%s%s%s", has, field_text(t, "keep_short") ? ": " : "",
+			  field_text(t, "keep_short") ? why : "");
 		if (is_stepped(t))
 			view_step(out, field(t, "step"));
 		else
@@ -375,7 +425,8 @@ void view_target(FILE *out, struct json_object *t)
 				field_number(t, "samples"), field_number(t, "switches"));
 	}
 	if (field_number(t, "wait_min_ns"))
-		view_line(out, "waits", "with stacks from %s on", human_duration(since, field_number(t, "wait_min_ns")));
+		view_line(out, "waits", "with stacks from %s on",
+			  human_duration(since, field_number(t, "wait_min_ns")));
 	view_unwound(out, field(field(t, "sample"), "unwound"));
 	view_python(out, field(field(t, "sample"), "python"));
 	view_go(out, field(field(t, "sample"), "go"));
@@ -460,7 +511,8 @@ void view_snapshot(FILE *out, struct json_object *s)
 	else if (field_text(s, "unit"))
 		(void)fprintf(out, "snapshot %s of unit %s (target %s)\n", id, unit, target);
 	else
-		(void)fprintf(out, "snapshot %s of %s (pid %" PRIu64 ", target %s)\n", id, comm, field_number(s, "pid"), target);
+		(void)fprintf(out, "snapshot %s of %s (pid %" PRIu64 ", target %s)\n", id, comm,
+			      field_number(s, "pid"), target);
 	if (published > created)
 		view_line(
 			out, "state", "%s in %s", state, human_duration(buf, published - created));
@@ -473,7 +525,9 @@ void view_snapshot(FILE *out, struct json_object *s)
 	}
 	view_line(out, "created", "%s", human_time(buf, created));
 	if (field_number(s, "late_ns"))
-		view_line(out, "frozen", "%s after it was asked for: the end of the recording, that times count from, is so much later",
+		view_line(
+			out, "frozen",
+			"%s after it was asked for: the end of the recording, that times count from, is so much later",
 			human_duration(gap, field_number(s, "late_ns")));
 	view_cause(out, field(s, "cause"));
 	if (error && *error) {

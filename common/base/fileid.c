@@ -18,7 +18,8 @@ static bool line_is(const char *line, const void *address, uint32_t maj, uint32_
 	unsigned int a, b;
 
 	return sscanf(line, "%llx-%*x %*s %*x %x:%x %llu", &start, &a, &b, &file) == 4 &&
-	       start == (unsigned long long)(uintptr_t)address && a == maj && b == min && file == ino;
+	       start == (unsigned long long)(uintptr_t)address && a == maj && b == min &&
+	       file == ino;
 }
 
 static bool mapping_is(const void *address, uint32_t maj, uint32_t min, uint64_t ino)

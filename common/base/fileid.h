@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether two things are one file: two descriptors, a descriptor and what it was before, a descriptor and the record of a
- * mapping.
+ * Whether two things are one file: two descriptors, a descriptor and what it was before, a
+ * descriptor and the record of a mapping.
  *
- * The kernel names mapped files by device and inode in /proc/PID/maps and in perf's MMAP2 records; stat() shows another
- * device on btrfs and overlayfs. So where stat() differs the file is mapped here, and compared is what /proc/self/maps
- * calls it then.
+ * The kernel names mapped files by device and inode in /proc/PID/maps and in perf's MMAP2 records;
+ * stat() shows another device on btrfs and overlayfs. So where stat() differs the file is mapped
+ * here, and compared is what /proc/self/maps calls it then.
  */
 #pragma once
 
@@ -16,7 +16,10 @@
 
 #include "common/base/cleanup.h"
 
-/* A file as stat() numbers it; for as long as something holds it open, or its inode may be another file's. */
+/*
+ * A file as stat() numbers it; for as long as something holds it open, or its inode may be another
+ * file's.
+ */
 struct fileid {
 	dev_t dev;
 	ino_t ino;
@@ -45,5 +48,8 @@ static inline bool fileid_has(const struct fileid *id, int fd)
 	return fd >= 0 && fileid_of(fd, &now) == 0 && fileid_equal(id, &now);
 }
 
-/* Whether a record's device and inode are this file's. `st` is of `fd`, which is open for reading. May block as file systems do. */
+/*
+ * Whether a record's device and inode are this file's. `st` is of `fd`, which is open for reading.
+ * May block as file systems do.
+ */
 bool fileid_is_mapped(int fd, const struct stat *st, uint32_t maj, uint32_t min, uint64_t ino);

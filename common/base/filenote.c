@@ -7,7 +7,8 @@ int64_t filenote_ns(const struct timespec *t)
 {
 	int64_t ns;
 
-	if (__builtin_mul_overflow((int64_t)t->tv_sec, INT64_C(1000000000), &ns) || __builtin_add_overflow(ns, (int64_t)t->tv_nsec, &ns))
+	if (__builtin_mul_overflow((int64_t)t->tv_sec, INT64_C(1000000000), &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)t->tv_nsec, &ns))
 		return t->tv_sec < 0 ? INT64_MIN : INT64_MAX;
 	return ns;
 }

@@ -9,7 +9,8 @@
 
 uint64_t hash_seed(void)
 {
-	const void *random = (const void *)getauxval(AT_RANDOM); /* no system call: works sandboxed */
+	/* no system call: works sandboxed */
+	const void *random = (const void *)getauxval(AT_RANDOM);
 	uint64_t seed = 0x2545f4914f6cdd1dull;
 
 	if (random)
@@ -73,7 +74,8 @@ static int grow(struct hashmap *m)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < m->size; i++)
 		if (m->slots[i].value)
-			bigger.slots[find(&bigger, m->slots[i].owner, m->slots[i].id)] = m->slots[i];
+			bigger.slots[find(&bigger, m->slots[i].owner, m->slots[i].id)] =
+				m->slots[i];
 	free(m->slots);
 	*m = bigger;
 	return 0;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A map from (owner, id) to a number that is not 0: an index, or a pointer to what somebody else owns.
+ * A map from (owner, id) to a number that is not 0: an index, or a pointer to what somebody else
+ * owns.
  *
- * Keys may be chosen by a stranger who wants collisions, so the hash is seeded per process. A map that is walked and whose
- * order shows in the output has `ordered` set before the first put: then its order follows from the keys and from the order
- * of the puts alone, and so does what a stranger's keys cost.
+ * Keys may be chosen by a stranger who wants collisions, so the hash is seeded per process. A map
+ * that is walked and whose order shows in the output has `ordered` set before the first put: then
+ * its order follows from the keys and from the order of the puts alone, and so does what a
+ * stranger's keys cost.
  *
- * Bound: HASHMAP_MAX slots of 24 bytes, of which at most half are used. hashmap_put() that finds no memory, or would pass
- * the bound, answers -ENOMEM and leaves the map as it was. hashmap_more_bytes() lets a user charge a budget first. Get, drop
- * and next need no memory.
+ * Bound: HASHMAP_MAX slots of 24 bytes, of which at most half are used. hashmap_put() that finds no
+ * memory, or would pass the bound, answers -ENOMEM and leaves the map as it was.
+ * hashmap_more_bytes() lets a user charge a budget first. Get, drop and next need no memory.
  */
 #pragma once
 

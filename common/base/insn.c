@@ -166,8 +166,9 @@ static bool skip_prefixes(struct reader *r, uint8_t *ret_opcode)
 			/* REX counts only right before the opcode. */
 			if (!read_byte(r, ret_opcode))
 				return false;
-			if (*ret_opcode == 0x66 || *ret_opcode == 0x67 || (*ret_opcode & 0xfe) == 0xf2 ||
-			    *ret_opcode == 0xf0 || *ret_opcode == 0x64 || *ret_opcode == 0x65 ||
+			if (*ret_opcode == 0x66 || *ret_opcode == 0x67 ||
+			    (*ret_opcode & 0xfe) == 0xf2 || *ret_opcode == 0xf0 ||
+			    *ret_opcode == 0x64 || *ret_opcode == 0x65 ||
 			    (*ret_opcode & 0xe7) == 0x26 || (*ret_opcode & 0xf0) == 0x40) {
 				r->at = before;
 				continue;
@@ -182,7 +183,9 @@ static bool skip_prefixes(struct reader *r, uint8_t *ret_opcode)
 
 static bool done(const struct reader *r, enum insn_kind kind, int64_t offset, struct insn *ret)
 {
-	*ret = (struct insn){.length = (uint8_t)r->at, .kind = (uint8_t)kind, .offset = (int32_t)offset};
+	*ret = (struct insn){.length = (uint8_t)r->at,
+			     .kind = (uint8_t)kind,
+			     .offset = (int32_t)offset};
 	return true;
 }
 
@@ -230,7 +233,10 @@ static bool vector(struct reader *r, unsigned int map, struct insn *ret)
 	return done(r, INSN_OTHER, 0, ret);
 }
 
-/* A VEX, EVEX or XOP prefix whose first byte has been read; false in *ret_is if it is something else. */
+/*
+ * A VEX, EVEX or XOP prefix whose first byte has been read; false in *ret_is if it is something
+ * else.
+ */
 static bool vector_prefix(struct reader *r, uint8_t first, struct insn *ret, bool *ret_is)
 {
 	uint8_t b;
@@ -319,7 +325,8 @@ static bool escape_0f(struct reader *r, struct insn *ret)
 		return skip(r, 1) && done(r, INSN_OTHER, 0, ret);
 	case 0x38:
 	case 0x3a:
-		if (!read_byte(r, &third) || !skip_modrm(r, &modrm) || !skip(r, opcode == 0x3a ? 1 : 0))
+		if (!read_byte(r, &third) || !skip_modrm(r, &modrm) ||
+		    !skip(r, opcode == 0x3a ? 1 : 0))
 			return false;
 		return done(r, INSN_OTHER, 0, ret);
 	case 0x78: /* SSE4a's extrq and insertq have two bytes more */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One x86 instruction as a trace decoder needs it: how long it is and where it may go. Bytes in, a few
- * numbers out; knows no memory, no trace and no operand but the target of a direct branch.
+ * One x86 instruction as a trace decoder needs it: how long it is and where it may go. Bytes in, a
+ * few numbers out; knows no memory, no trace and no operand but the target of a direct branch.
  *
- * The length is right for every instruction that compilers and assemblers emit (64-bit and 32-bit mode; legacy,
- * REX, VEX, EVEX and XOP encodings), which a test compares with a disassembler over whole libraries.
+ * The length is right for every instruction that compilers and assemblers emit (64-bit and 32-bit
+ * mode; legacy, REX, VEX, EVEX and XOP encodings), which a test compares with a disassembler over
+ * whole libraries.
  */
 #pragma once
 
@@ -19,7 +20,8 @@ enum insn_kind {
 	INSN_COND,	    /* conditional, direct: a TNT bit says whether it jumps */
 	INSN_JUMP,	    /* direct */
 	INSN_CALL,	    /* direct; not to the next instruction: that is INSN_CALL_NEXT */
-	INSN_CALL_NEXT,	    /* "call 0": how position-dependent code finds itself; nobody returns from it */
+	/* "call 0": how position-dependent code finds itself; nobody returns from it */
+	INSN_CALL_NEXT,
 	INSN_JUMP_INDIRECT,
 	INSN_CALL_INDIRECT,
 	INSN_RET,	    /* near */
@@ -38,8 +40,8 @@ struct insn {
 };
 
 /*
- * Decodes the instruction at `code`, of which `n` bytes can be read. `is64`: 64-bit mode, else 32-bit. False if it is no
- * instruction, or does not end within the n bytes.
+ * Decodes the instruction at `code`, of which `n` bytes can be read. `is64`: 64-bit mode, else
+ * 32-bit. False if it is no instruction, or does not end within the n bytes.
  */
 bool insn_decode(const uint8_t *code, size_t n, bool is64, struct insn *ret);
 

@@ -110,7 +110,8 @@ static int read_whole(int fd, bool from_begin, size_t max, char **ret, size_t *r
 				return -ENOMEM;
 			buf = p;
 		}
-		n = from_begin ? io_pread_full(fd, buf + len, size - len, (off_t)len) : io_read_full(fd, buf + len, size - len);
+		n = from_begin ? io_pread_full(fd, buf + len, size - len, (off_t)len)
+			       : io_read_full(fd, buf + len, size - len);
 		if (n < 0)
 			return (int)n;
 		len += (size_t)n;
@@ -168,7 +169,8 @@ ssize_t io_send_fds(int sock, const void *buf, size_t len, const int *fds, size_
 	return n < 0 ? -errno : n;
 }
 
-ssize_t io_recv_fds(int sock, void *buf, size_t len, int *fds, size_t max_fds, size_t *ret_n_fds, int flags)
+ssize_t io_recv_fds(int sock, void *buf, size_t len, int *fds, size_t max_fds, size_t *ret_n_fds,
+		    int flags)
 {
 	/* SCM_MAX_FD of the kernel is 253: room for all of them, so that none is left unclosed. */
 	union {

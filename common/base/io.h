@@ -20,16 +20,19 @@ ssize_t io_read_full(int fd, void *buf, size_t len) _must_check_;
 ssize_t io_pread_full(int fd, void *buf, size_t len, off_t off) _must_check_;
 
 /*
- * Reads a whole file of at most `max` bytes from its begin, wherever it stands, into a new NUL-terminated buffer that the caller
- * frees. It need not say how long it is, but one must be able to seek in it. -EFBIG if there is more.
+ * Reads a whole file of at most `max` bytes from its begin, wherever it stands, into a new
+ * NUL-terminated buffer that the caller frees. It need not say how long it is, but one must be able
+ * to seek in it. -EFBIG if there is more.
  */
 int io_pread_file(int fd, size_t max, char **ret, size_t *ret_len) _must_check_;
 
 /*
- * The same of a file, opened with openat(dirfd, path) read-only; it need not be one in which one can seek. For /proc and sysfs:
- * O_NOFOLLOW is not set, so `path` must be a name that nobody else can replace.
+ * The same of a file, opened with openat(dirfd, path) read-only; it need not be one in which one
+ * can seek. For /proc and sysfs: O_NOFOLLOW is not set, so `path` must be a name that nobody else
+ * can replace.
  */
-int io_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len) _must_check_;
+int io_read_file_at(int dirfd, const char *path, size_t max, char **ret,
+		    size_t *ret_len) _must_check_;
 
 /*
  * Sends `len` bytes with `n_fds` descriptors (at most IO_MAX_FDS) on the first byte. Returns the
@@ -43,14 +46,16 @@ ssize_t io_send_fds(int sock, const void *buf, size_t len, const int *fds, size_
  * bytes, 0 at the end of the stream. More descriptors than `max_fds`, or truncated control data:
  * all are closed and the answer is -EPROTO. *ret_n_fds is set on success only.
  */
-ssize_t io_recv_fds(int sock, void *buf, size_t len, int *fds, size_t max_fds, size_t *ret_n_fds, int flags);
+ssize_t io_recv_fds(int sock, void *buf, size_t len, int *fds, size_t max_fds, size_t *ret_n_fds,
+		    int flags);
 
 /* An unnamed memory file, close-on-exec, no execution; the name is for /proc only. */
 int io_memfd(const char *name);
 
 /*
- * Moves a descriptor above 2, close-on-exec: for libraries, in a program that has closed its standard
- * output. Takes over `fd`; a negative one is passed through, -1 and errno where there is no number left.
+ * Moves a descriptor above 2, close-on-exec: for libraries, in a program that has closed its
+ * standard output. Takes over `fd`; a negative one is passed through, -1 and errno where there is
+ * no number left.
  */
 int io_above_stdio(int fd);
 

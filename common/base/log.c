@@ -63,7 +63,8 @@ static void put_line(enum log_level level, const char *text)
 			level == LOG_L_INFO ? "" : log_level_to_string(level),
 			level == LOG_L_INFO ? "" : ": ", text);
 	if (len > 0)
-		(void)!write(STDERR_FILENO, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+		(void)!write(STDERR_FILENO, line,
+			     (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
 }
 
 /*
@@ -99,7 +100,9 @@ void log_print(enum log_level level, const char *fmt, ...)
 	}
 	dropped = atomic_exchange(&log_dropped, 0);
 	if (dropped > 0) {
-		(void)snprintf(raw, sizeof(raw), "%" PRIu64 " lines before this one were lost: nobody read them", dropped);
+		(void)snprintf(raw, sizeof(raw),
+			       "%" PRIu64 " lines before this one were lost: nobody read them",
+			       dropped);
 		put_line(LOG_L_WARNING, raw);
 		if (!is_taken()) {
 			log_dropped++;

@@ -8,7 +8,13 @@
 
 #include "common/base/cleanup.h"
 
-enum log_level { LOG_L_ERROR = 3, LOG_L_WARNING = 4, LOG_L_NOTICE = 5, LOG_L_INFO = 6, LOG_L_DEBUG = 7 };
+enum log_level {
+	LOG_L_ERROR = 3,
+	LOG_L_WARNING = 4,
+	LOG_L_NOTICE = 5,
+	LOG_L_INFO = 6,
+	LOG_L_DEBUG = 7
+};
 
 /* Names the program in each line and sets the highest level that is printed. */
 void log_init(const char *program, enum log_level max);

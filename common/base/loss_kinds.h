@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a recorder counts as lost, or left out, in "losses" of meta.json, where no time and no process is known: how the trace and the
- * summary call it, and what that means for who reads the rest.
+ * What a recorder counts as lost, or left out, in "losses" of meta.json, where no time and no
+ * process is known: how the trace and the summary call it, and what that means for who reads the
+ * rest.
  */
 #pragma once
 

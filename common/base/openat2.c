@@ -9,8 +9,9 @@
 int openat2_fd(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
 	/* The kernel refuses a mode without O_CREAT. */
-	const struct open_how how = {
-		.flags = (unsigned int)(flags | O_CLOEXEC), .mode = flags & O_CREAT ? mode : 0, .resolve = resolve};
+	const struct open_how how = {.flags = (unsigned int)(flags | O_CLOEXEC),
+				     .mode = flags & O_CREAT ? mode : 0,
+				     .resolve = resolve};
 	int tries = 0;
 
 	for (;;) {

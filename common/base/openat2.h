@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * openat2(2), which glibc does not wrap: opens a path of which others choose parts, and says where its links may lead.
- * A path that leads elsewhere is -EXDEV, a link that is not allowed -ELOOP.
+ * openat2(2), which glibc does not wrap: opens a path of which others choose parts, and says where
+ * its links may lead. A path that leads elsewhere is -EXDEV, a link that is not allowed -ELOOP.
  */
 #pragma once
 

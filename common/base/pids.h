@@ -22,8 +22,8 @@ size_t pid_set_keep_new(const struct pid_set *set, pid_t *pids, size_t n);
 /* They must not be in it. 0, -ENOMEM. */
 int pid_set_add(struct pid_set *set, const pid_t *pids, size_t n) _must_check_;
 /*
- * Whether one of the set is not among `now`, which is sorted here, and lives all the same: it ended, and its number was given
- * to somebody else.
+ * Whether one of the set is not among `now`, which is sorted here, and lives all the same: it
+ * ended, and its number was given to somebody else.
  */
 bool pid_set_is_reused(const struct pid_set *set, pid_t *now, size_t n_now);
 void pid_set_fini(struct pid_set *set);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One conversion of a printf format, taken apart: libtracerd walks formats to take their values, the decoder writes the
- * values down later, and both must see the same conversions. Knows no values and prints nothing.
+ * One conversion of a printf format, taken apart: libtracerd walks formats to take their values,
+ * the decoder writes the values down later, and both must see the same conversions. Knows no values
+ * and prints nothing.
  */
 #pragma once
 
@@ -32,7 +33,7 @@ struct printf_spec {
 };
 
 /*
- * Reads what follows a '%' at `at`, up to `end`; NULL: up to the NUL that ends the format. Returns where the conversion
- * ends; with one that ISO C does not have, where it was found.
+ * Reads what follows a '%' at `at`, up to `end`; NULL: up to the NUL that ends the format. Returns
+ * where the conversion ends; with one that ISO C does not have, where it was found.
  */
 const char *printf_spec_read(const char *at, const char *end, struct printf_spec *ret);

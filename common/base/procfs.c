@@ -241,7 +241,10 @@ int proc_status_parse(const char *text, size_t len, struct proc_status *ret)
 
 	if (strlen(text) != len) /* a NUL in the middle: not what the kernel writes */
 		return -EBADMSG;
-	/* "Name:" is the first line and its newlines are escaped: no line of it can pose as a field. */
+	/*
+	 * "Name:" is the first line and its newlines are escaped: no line of it can pose as a
+	 * field.
+	 */
 	if (field_numbers(text, "Uid", uids, 4) < 0 || field_numbers(text, "Gid", gids, 2) < 0 ||
 	    field_numbers(text, "Tgid", &tgid, 1) < 0)
 		return -EBADMSG;
@@ -295,7 +298,10 @@ int proc_comm_read(int dirfd, char *buf, size_t size)
 	return 0;
 }
 
-/* The link of the executable is there as long as the memory is; not being permitted to read it says nothing. */
+/*
+ * The link of the executable is there as long as the memory is; not being permitted to read it says
+ * nothing.
+ */
 static bool has_memory(int dirfd, const char *path)
 {
 	char name[PROC_MEMORY_PATH + 8], link[1];
@@ -313,7 +319,8 @@ int proc_memory_path(int dirfd, char path[PROC_MEMORY_PATH])
 	path[0] = '\0';
 	if (has_memory(dirfd, path))
 		return 0;
-	if (proc_stat_read(dirfd, &stat) < 0 || stat.threads <= 1 || proc_tasks_read(dirfd, &tids, &n) < 0)
+	if (proc_stat_read(dirfd, &stat) < 0 || stat.threads <= 1 ||
+	    proc_tasks_read(dirfd, &tids, &n) < 0)
 		return -ENOENT;
 	for (size_t i = 0; i < n; i++) {
 		(void)snprintf(path, PROC_MEMORY_PATH, "task/%d/", (int)tids[i]);
@@ -353,7 +360,10 @@ int proc_strict_uid(int dirfd, uid_t *ret_uid)
 	char path[PROC_MEMORY_PATH];
 	int r = -ESRCH;
 
-	/* What has no memory is root's, so a thread that has is asked; and another one where that has ended meanwhile. */
+	/*
+	 * What has no memory is root's, so a thread that has is asked; and another one where that
+	 * has ended meanwhile.
+	 */
 	for (unsigned int i = 0; i < STRICT_UID_TRIES; i++) {
 		const bool lives = proc_memory_path(dirfd, path) == 0;
 
@@ -504,8 +514,9 @@ static bool parse_hex(const char **p, const char *end, uint64_t *ret)
 	const char *at = *p;
 
 	while (at < end && isxdigit((unsigned char)*at)) {
-		unsigned int digit = isdigit((unsigned char)*at) ? (unsigned int)(*at - '0')
-								  : (unsigned int)((*at | 0x20) - 'a' + 10);
+		unsigned int digit = isdigit((unsigned char)*at)
+					     ? (unsigned int)(*at - '0')
+					     : (unsigned int)((*at | 0x20) - 'a' + 10);
 
 		if (v >> 60)
 			return false;
@@ -531,18 +542,21 @@ static bool map_parse(const char *p, const char *end, struct proc_map *out)
 {
 	uint64_t maj, min, ino = 0;
 
-	if (!parse_hex(&p, end, &out->start) || !skip_char(&p, end, '-') || !parse_hex(&p, end, &out->end) ||
-	    !skip_char(&p, end, ' ') || end - p < 5)
+	if (!parse_hex(&p, end, &out->start) || !skip_char(&p, end, '-') ||
+	    !parse_hex(&p, end, &out->end) || !skip_char(&p, end, ' ') || end - p < 5)
 		return false;
-	out->prot = (p[0] == 'r' ? PROT_READ : 0u) | (p[1] == 'w' ? PROT_WRITE : 0u) | (p[2] == 'x' ? PROT_EXEC : 0u);
+	out->prot = (p[0] == 'r' ? PROT_READ : 0u) | (p[1] == 'w' ? PROT_WRITE : 0u) |
+		    (p[2] == 'x' ? PROT_EXEC : 0u);
 	out->shared = p[3] == 's';
 	p += 4;
-	if (!skip_char(&p, end, ' ') || !parse_hex(&p, end, &out->pgoff) || !skip_char(&p, end, ' ') ||
-	    !parse_hex(&p, end, &maj) || !skip_char(&p, end, ':') || !parse_hex(&p, end, &min) ||
-	    !skip_char(&p, end, ' ') || p >= end || !isdigit((unsigned char)*p))
+	if (!skip_char(&p, end, ' ') || !parse_hex(&p, end, &out->pgoff) ||
+	    !skip_char(&p, end, ' ') || !parse_hex(&p, end, &maj) || !skip_char(&p, end, ':') ||
+	    !parse_hex(&p, end, &min) || !skip_char(&p, end, ' ') || p >= end ||
+	    !isdigit((unsigned char)*p))
 		return false;
 	while (p < end && isdigit((unsigned char)*p)) {
-		if (__builtin_mul_overflow(ino, 10u, &ino) || __builtin_add_overflow(ino, (uint64_t)(*p - '0'), &ino))
+		if (__builtin_mul_overflow(ino, 10u, &ino) ||
+		    __builtin_add_overflow(ino, (uint64_t)(*p - '0'), &ino))
 			return false;
 		p++;
 	}
@@ -582,13 +596,15 @@ size_t proc_path_len(const char *path, size_t len)
 	return len > n && memcmp(path + len - n, deleted, n) == 0 ? len - n : len;
 }
 
-bool proc_map_has_code(const struct proc_map *map, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset)
+bool proc_map_has_code(const struct proc_map *map, uint32_t maj, uint32_t min, uint64_t ino,
+		       uint64_t offset)
 {
-	return (map->prot & PROT_EXEC) && map->ino == ino && map->maj == maj && map->min == min && offset >= map->pgoff &&
-	       offset - map->pgoff < map->end - map->start;
+	return (map->prot & PROT_EXEC) && map->ino == ino && map->maj == maj && map->min == min &&
+	       offset >= map->pgoff && offset - map->pgoff < map->end - map->start;
 }
 
-int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset, struct proc_map *ret)
+int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino,
+		       uint64_t offset, struct proc_map *ret)
 {
 	struct proc_map map;
 	size_t pos = 0;
@@ -620,7 +636,10 @@ static int same_open(int dirfd, const char *name, int fd, int *ret_fd)
 	return 0;
 }
 
-/* A main thread that has ended has an empty map, which says nothing: then it is that of any other thread. */
+/*
+ * A main thread that has ended has an empty map, which says nothing: then it is that of any other
+ * thread.
+ */
 static int same_maps_open(int dirfd, int fd, int *ret_fd)
 {
 	_cleanup_free_ pid_t *tids = NULL;
@@ -659,13 +678,16 @@ int proc_maps_fd_check(const struct proc *proc, int fd)
 	if (fs.f_type != PROC_SUPER_MAGIC || !S_ISREG(st.st_mode))
 		return PROC_E_MISMATCH;
 	/*
-	 * The client's open file pins the directory entry, so our own lookup finds the same inode; a
-	 * file of a process that had the number before has another one.
+	 * The client's open file pins the directory entry, so our own lookup finds the same inode;
+	 * a file of a process that had the number before has another one.
 	 */
 	r = same_maps_open(proc->dirfd, fd, &own);
 	if (r != 0)
 		return r;
-	/* An exec since the client's open ended what it was allowed: the old memory map reads empty. */
+	/*
+	 * An exec since the client's open ended what it was allowed: the old memory map reads
+	 * empty.
+	 */
 	n = pread(fd, theirs, sizeof(theirs), 0);
 	m = pread(own, ours, sizeof(ours), 0);
 	if (n < 0 || m < 0)

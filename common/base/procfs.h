@@ -59,7 +59,11 @@ struct proc_stat {
 	char state;
 	uint64_t threads; /* that have not been waited for */
 	uint64_t start_time;
-	uint64_t stack; /* where its program's stack began, another place after an exec; 0: may not be known, or it ends */
+	/*
+	 * where its program's stack began, another place after an exec; 0: may not be known, or it
+	 * ends
+	 */
+	uint64_t stack;
 };
 /* Parses the text of /proc/PID/stat; fields are counted from the last ')'. 0 or -EBADMSG. */
 int proc_stat_parse(const char *text, size_t len, struct proc_stat *ret) _must_check_;
@@ -89,9 +93,10 @@ int proc_strict_uid(int dirfd, uid_t *ret_uid) _must_check_;
 /* Bytes, NUL-terminated, without the final newline. */
 int proc_comm_read(int dirfd, char *buf, size_t size) _must_check_;
 /*
- * Where a process's memory is told of: "", or "task/TID/" of another thread where the main thread has ended and the others go on,
- * since the files of the process itself are the main thread's. Without a '/' of a thread that has memory: -ENOENT, as of kernel
- * threads and of processes that have ended.
+ * Where a process's memory is told of: "", or "task/TID/" of another thread where the main thread
+ * has ended and the others go on, since the files of the process itself are the main thread's.
+ * Without a '/' of a thread that has memory: -ENOENT, as of kernel threads and of processes that
+ * have ended.
  */
 #define PROC_MEMORY_PATH 32
 int proc_memory_path(int dirfd, char path[PROC_MEMORY_PATH]) _must_check_;
@@ -124,18 +129,22 @@ struct proc_map {
  */
 int proc_map_next(const char *text, size_t len, size_t *pos, struct proc_map *ret);
 
-/* How much of a file's path is its name: behind that of one that has no name any more the kernel writes " (deleted)". */
+/*
+ * How much of a file's path is its name: behind that of one that has no name any more the kernel
+ * writes " (deleted)".
+ */
 size_t proc_path_len(const char *path, size_t len);
 
 /* Whether it is of code, and has this place of a file. */
-bool proc_map_has_code(const struct proc_map *map, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset);
+bool proc_map_has_code(const struct proc_map *map, uint32_t maj, uint32_t min, uint64_t ino,
+		       uint64_t offset);
 /* The first such mapping: 0, -ENOENT. */
-int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino, uint64_t offset, struct proc_map *ret)
-	_must_check_;
+int proc_map_find_code(const char *text, size_t len, uint32_t maj, uint32_t min, uint64_t ino,
+		       uint64_t offset, struct proc_map *ret) _must_check_;
 
 /*
- * Whether `fd` is /proc/PID/maps of this very process, or of a thread if its main thread has ended, and was opened by somebody who may read its
- * memory map (the kernel checks the opener at open; an exec since then leaves it empty). 0,
- * PROC_E_MISMATCH, -errno.
+ * Whether `fd` is /proc/PID/maps of this very process, or of a thread if its main thread has ended,
+ * and was opened by somebody who may read its memory map (the kernel checks the opener at open; an
+ * exec since then leaves it empty). 0, PROC_E_MISMATCH, -errno.
  */
 int proc_maps_fd_check(const struct proc *proc, int fd) _must_check_;

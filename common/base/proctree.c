@@ -70,7 +70,8 @@ static int nodes_read(struct node **ret, size_t *ret_n)
 	return 0;
 }
 
-static bool is_below(const struct node *nodes, size_t n, const struct node *node, const pid_t *roots, size_t n_roots)
+static bool is_below(const struct node *nodes, size_t n, const struct node *node,
+		     const pid_t *roots, size_t n_roots)
 {
 	const struct node key = {.pid = node->ppid}, *parent;
 

@@ -37,15 +37,15 @@ static int dup_cloexec(int fd)
 }
 
 /*
- * ---- walking a tree without recursion: one open directory a level, and no memory, so that what was made can be removed
- * when there is none
+ * ---- walking a tree without recursion: one open directory a level, and no memory, so that what
+ * was made can be removed when there is none
  */
 
 enum visit { VISIT_FILE, VISIT_DIR_ENTER, VISIT_DIR_LEAVE };
 
 /*
- * `dir_fd` is the directory that holds `name`; at DIR_LEAVE the directory of that name was walked through.
- * Anything that is no directory is VISIT_FILE, links too.
+ * `dir_fd` is the directory that holds `name`; at DIR_LEAVE the directory of that name was walked
+ * through. Anything that is no directory is VISIT_FILE, links too.
  */
 typedef int (*visit_fn)(void *arg, enum visit what, int dir_fd, const char *name);
 
@@ -170,7 +170,9 @@ static int visit_remove(void *arg, enum visit what, int dir_fd, const char *name
 {
 	if (what == VISIT_DIR_ENTER)
 		return 0;
-	return unlinkat(dir_fd, name, what == VISIT_FILE ? 0 : AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+	return unlinkat(dir_fd, name, what == VISIT_FILE ? 0 : AT_REMOVEDIR) < 0 && errno != ENOENT
+		       ? -errno
+		       : 0;
 }
 
 int safefile_remove_tree(int parent_fd, const char *name)
@@ -192,16 +194,19 @@ int safefile_remove_tree(int parent_fd, const char *name)
 }
 
 /*
- * A write lease is granted only where nobody else has the file open, mapped or on its way through a socket. Whoever opens
- * it while we have the lease waits until we close; the kernel says so by a signal, which is ignored if nobody asked for it.
- * Linux keeps leases on ext4, xfs, btrfs, tmpfs and overlayfs; where there are none every file counts as open.
+ * A write lease is granted only where nobody else has the file open, mapped or on its way through a
+ * socket. Whoever opens it while we have the lease waits until we close; the kernel says so by a
+ * signal, which is ignored if nobody asked for it. Linux keeps leases on ext4, xfs, btrfs, tmpfs
+ * and overlayfs; where there are none every file counts as open.
  */
 static bool is_closed_elsewhere(int fd)
 {
 	return fcntl(fd, F_SETSIG, SIGURG) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 }
 
-/* For writing: one that reads would count itself. 0 and -1 as the fd where it is no regular file. */
+/*
+ * For writing: one that reads would count itself. 0 and -1 as the fd where it is no regular file.
+ */
 static int open_to_remove(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_size)
 {
 	_cleanup_close_ int fd = -1;
@@ -275,14 +280,18 @@ static int visit_remove_closed(void *arg, enum visit what, int dir_fd, const cha
 		return 0;
 	case VISIT_DIR_LEAVE:
 		r->depth--;
-		return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY ? -errno : 0;
+		return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT &&
+				       errno != ENOTEMPTY
+			       ? -errno
+			       : 0;
 	case VISIT_FILE:
 		break;
 	}
 	return r->depth == 0 && !strcmp(name, r->last) ? 0 : remove_closed(r, dir_fd, name);
 }
 
-int safefile_remove_closed(int parent_fd, const char *name, const char *last, bool cut, uint64_t *ret_left)
+int safefile_remove_closed(int parent_fd, const char *name, const char *last, bool cut,
+			   uint64_t *ret_left)
 {
 	struct removal removal = {.last = last, .cut = cut};
 	_cleanup_close_ int fd = -1;

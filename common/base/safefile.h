@@ -2,9 +2,9 @@
 /*
  * Directories that appear whole or not at all, and files that are replaced at once.
  *
- * A directory is built under ".tmp-NAME", every file and directory in it is fsynced, then it is renamed to
- * NAME (never over another) and the parent is fsynced. Whatever kills the process before, only names
- * that begin with ".tmp-" are left, and safefile_sweep() removes those.
+ * A directory is built under ".tmp-NAME", every file and directory in it is fsynced, then it is
+ * renamed to NAME (never over another) and the parent is fsynced. Whatever kills the process
+ * before, only names that begin with ".tmp-" are left, and safefile_sweep() removes those.
  *
  * All paths are relative to a directory fd and are walked without following links.
  */
@@ -30,7 +30,10 @@ struct safedir {
 /* Makes the temporary directory, mode 0700. `parent_fd` is duplicated. */
 int safedir_begin(int parent_fd, const char *name, struct safedir *ret) _must_check_;
 
-/* fsync of all, rename, fsync of the parent. -EEXIST if NAME is there. On failure safedir_abort() is the caller's. */
+/*
+ * fsync of all, rename, fsync of the parent. -EEXIST if NAME is there. On failure safedir_abort()
+ * is the caller's.
+ */
 int safedir_publish(struct safedir *d) _must_check_;
 
 /* Removes what was built; of one that was published only the fds are closed. NULL state is fine. */
@@ -43,12 +46,20 @@ void safedir_close(struct safedir *d);
 int safefile_create(int dir_fd, const char *path, int *ret_fd) _must_check_;
 int safefile_mkdirs(int dir_fd, const char *path, int *ret_fd) _must_check_;
 
-/* Writes a file under a temporary name, fsyncs it and renames it over `name` (no directory part). */
+/*
+ * Writes a file under a temporary name, fsyncs it and renames it over `name` (no directory part).
+ */
 int safefile_write(int dir_fd, const char *name, const void *data, size_t len) _must_check_;
-/* The same without waiting for the disk. After a power cut there may be anything under that name: who reads it must be able to tell. */
+/*
+ * The same without waiting for the disk. After a power cut there may be anything under that name:
+ * who reads it must be able to tell.
+ */
 int safefile_replace(int dir_fd, const char *name, const void *data, size_t len) _must_check_;
 
-/* Copies up to the end of `from_fd` (from offset 0, its position is not used) to `to_fd`. -EFBIG past `max`. */
+/*
+ * Copies up to the end of `from_fd` (from offset 0, its position is not used) to `to_fd`. -EFBIG
+ * past `max`.
+ */
 int safefile_copy(int from_fd, int to_fd, uint64_t max, uint64_t *ret_copied) _must_check_;
 
 /* Opens an existing regular file read-only, no links in any part of the path. */
@@ -57,21 +68,25 @@ int safefile_open(int dir_fd, const char *path, int *ret_fd, uint64_t *ret_size)
 /* fsyncs every file and directory below. */
 int safefile_sync_tree(int dir_fd) _must_check_;
 
-/* Removes a file or a tree; -ENOENT if it is not there. Stops with -ELOOP below SAFEFILE_MAX_DEPTH. */
+/*
+ * Removes a file or a tree; -ENOENT if it is not there. Stops with -ELOOP below SAFEFILE_MAX_DEPTH.
+ */
 int safefile_remove_tree(int parent_fd, const char *name) _must_check_;
 
 /*
- * 1 if somebody else has a regular file below open (or cannot be known not to), else 0. A descriptor that was opened with
- * O_PATH does not count: nothing can be read from it.
+ * 1 if somebody else has a regular file below open (or cannot be known not to), else 0. A
+ * descriptor that was opened with O_PATH does not count: nothing can be read from it.
  */
 int safefile_tree_is_open(int dir_fd) _must_check_;
 
 /*
- * Removes a tree as far as nobody has its files open; with `cut` the others too. A file is made empty before it loses
- * its name, so that its space is free whatever still refers to it: who reads on meets the end of the file. `last`
- * (of the top) goes when nothing else is left. 0: the tree is gone; 1: *ret_left bytes of it stay.
+ * Removes a tree as far as nobody has its files open; with `cut` the others too. A file is made
+ * empty before it loses its name, so that its space is free whatever still refers to it: who reads
+ * on meets the end of the file. `last` (of the top) goes when nothing else is left. 0: the tree is
+ * gone; 1: *ret_left bytes of it stay.
  */
-int safefile_remove_closed(int parent_fd, const char *name, const char *last, bool cut, uint64_t *ret_left) _must_check_;
+int safefile_remove_closed(int parent_fd, const char *name, const char *last, bool cut,
+			   uint64_t *ret_left) _must_check_;
 
 /* Bytes of all regular files below (the size, not the blocks). */
 int safefile_tree_size(int dir_fd, uint64_t *ret) _must_check_;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 (FIPS 180-4), for what is to be known again: neither fast nor hardened against who watches its timing. */
+/*
+ * SHA-256 (FIPS 180-4), for what is to be known again: neither fast nor hardened against who
+ * watches its timing.
+ */
 #pragma once
 
 #include <stddef.h>

@@ -16,7 +16,8 @@ static size_t find_note(const uint8_t *p, size_t left, uint8_t ret[VDSO_BUILD_ID
 
 		if (size > left)
 			break;
-		if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && n->n_descsz <= VDSO_BUILD_ID_MAX) {
+		if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 &&
+		    n->n_descsz <= VDSO_BUILD_ID_MAX) {
 			memcpy(ret, p + sizeof(*n) + 4, n->n_descsz);
 			return n->n_descsz;
 		}

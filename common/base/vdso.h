@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vDSO that the kernel has mapped into this process, as into every other of its kind. It is the kernel's own memory. */
+/*
+ * The vDSO that the kernel has mapped into this process, as into every other of its kind. It is the
+ * kernel's own memory.
+ */
 #pragma once
 
 #include <stddef.h>

@@ -15,7 +15,10 @@ static bool has_word(const char *name, const char *const *words, size_t n)
 	return false;
 }
 
-/* Where the interpreter itself is who called the condition's function, with a time-out, that is take_gil(): it has no name in a stripped one. */
+/*
+ * Where the interpreter itself is who called the condition's function, with a time-out, that is
+ * take_gil(): it has no name in a stripped one.
+ */
 static bool is_nameless_python(const char *name)
 {
 	return strncmp(name, "[python3.", 9) == 0 || strncmp(name, "[libpython3.", 12) == 0;
@@ -23,7 +26,8 @@ static bool is_nameless_python(const char *name)
 
 bool waitfor_is_python(const char *name)
 {
-	return is_nameless_python(name) || strstr(name, "PyEval_EvalFrame") || strstr(name, "_PyEval_Vector");
+	return is_nameless_python(name) || strstr(name, "PyEval_EvalFrame") ||
+	       strstr(name, "_PyEval_Vector");
 }
 
 bool waitfor_is_lock(enum waitfor f)
@@ -31,7 +35,10 @@ bool waitfor_is_lock(enum waitfor f)
 	return f == WAITFOR_LOCK || f == WAITFOR_INTERPRETER || f == WAITFOR_MONITOR;
 }
 
-/* The functions that libraries and languages wait in tell it, the innermost first. What a signal's handler waits for is the handler's. */
+/*
+ * The functions that libraries and languages wait in tell it, the innermost first. What a signal's
+ * handler waits for is the handler's.
+ */
 enum waitfor waitfor_functions(const char *const *names, size_t n)
 {
 	static const char *const no_holder[] = {
@@ -72,8 +79,10 @@ enum waitfor waitfor_functions(const char *const *names, size_t n)
 		"::lock_exclusive_slow",
 	};
 	/* Not ObjectMonitor::wait, which waits for somebody to call notify(). */
-	static const char *const monitors[] = {"ObjectMonitor::enter", "ObjectMonitor::EnterI", "ObjectMonitor::reenter", "ObjectMonitor::ReenterI"};
-	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn", "sigreturn__sigaction"};
+	static const char *const monitors[] = {"ObjectMonitor::enter", "ObjectMonitor::EnterI",
+					       "ObjectMonitor::reenter", "ObjectMonitor::ReenterI"};
+	static const char *const handlers[] = {"__restore_rt", "__kernel_rt_sigreturn",
+					       "sigreturn__sigaction"};
 	static const char gil[] = "take_gil"; /* a lock, though made of a condition */
 	bool post = false, timed = false;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wall clock, for what people read and for names. It can be set back: no time is measured with it (io_now_ns()). */
+/*
+ * The wall clock, for what people read and for names. It can be set back: no time is measured with
+ * it (io_now_ns()).
+ */
 #pragma once
 
 #include <stdint.h>

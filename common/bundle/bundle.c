@@ -74,11 +74,13 @@ int bundle_open(int dir_fd, struct bundle *ret)
 	if (r == 0)
 		r = open_optional(b.dir_fd, BUNDLE_KCORE, &b.kcore_fd);
 	if (r == 0) {
-		b.images_fd = openat(b.dir_fd, BUNDLE_IMAGES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		b.images_fd = openat(b.dir_fd, BUNDLE_IMAGES,
+				     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (b.images_fd < 0 && errno != ENOENT)
 			r = -errno;
 	}
-	b.has_rings = fstatat(b.dir_fd, BUNDLE_RINGS, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+	b.has_rings = fstatat(b.dir_fd, BUNDLE_RINGS, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		      S_ISDIR(st.st_mode);
 	if (r == 0 && b.perfdata_fd < 0 && b.go_fd < 0 && !b.has_rings)
 		r = -ENOENT;
 	if (r == 0 && b.meta_fd >= 0)
@@ -119,8 +121,8 @@ static void job_add(struct job *j, const char *name, int fd)
 	j->fds[j->n++] = fd;
 }
 
-static struct json_object *job_new(const char *input, const char *format, struct json_object *options,
-				   struct job *j, int *fds)
+static struct json_object *job_new(const char *input, const char *format,
+				   struct json_object *options, struct job *j, int *fds)
 {
 	struct json_object *body = json_object_new_object();
 
@@ -161,7 +163,8 @@ int bundle_job(const struct bundle *b, const char *format, int out_fd, struct js
 }
 
 int bundle_job_perfdata(int in_fd, const char *format, int out_fd, struct json_object *options,
-			struct json_object **ret_body, int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds)
+			struct json_object **ret_body, int ret_fds[BUNDLE_MAX_JOB_FDS],
+			size_t *ret_n_fds)
 {
 	struct json_object *body;
 	struct job j;
@@ -176,8 +179,8 @@ int bundle_job_perfdata(int in_fd, const char *format, int out_fd, struct json_o
 	return 0;
 }
 
-int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object *options, struct json_object **ret_body,
-		  int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds)
+int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object *options,
+		  struct json_object **ret_body, int ret_fds[BUNDLE_MAX_JOB_FDS], size_t *ret_n_fds)
 {
 	struct json_object *body;
 	struct job j;
@@ -192,7 +195,8 @@ int bundle_job_go(int in_fd, const char *format, int out_fd, struct json_object 
 	return 0;
 }
 
-void bundle_job_scratch(struct json_object *body, int fd, int fds[BUNDLE_MAX_JOB_FDS], size_t *n_fds)
+void bundle_job_scratch(struct json_object *body, int fd, int fds[BUNDLE_MAX_JOB_FDS],
+			size_t *n_fds)
 {
 	json_append_string(json_get_array(body, "inputs"), "scratch");
 	fds[(*n_fds)++] = fd;
@@ -212,7 +216,8 @@ bool bundle_name_is_valid(const char *name)
 	for (const char *p = name;; p++) {
 		size_t n = strcspn(p, "/");
 
-		if (n == 0 || n > NAME_MAX || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+		if (n == 0 || n > NAME_MAX || (n == 1 && p[0] == '.') ||
+		    (n == 2 && p[0] == '.' && p[1] == '.'))
 			return false;
 		if (++depth > BUNDLE_MAX_DEPTH)
 			return false;
@@ -264,7 +269,9 @@ static void list_fini(struct list *l)
 	free(l->sizes);
 }
 
-/* Reads the directory `prefix` ("" is the top): its files go to `files`, its directories to `dirs`. */
+/*
+ * Reads the directory `prefix` ("" is the top): its files go to `files`, its directories to `dirs`.
+ */
 static int list_directory(int dir_fd, const char *prefix, struct list *files, struct list *dirs)
 {
 	_cleanup_close_ int fd = openat(dir_fd, *prefix ? prefix : ".",

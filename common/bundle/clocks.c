@@ -18,10 +18,16 @@
 #define TRIES 8
 /* The wall clock's distance from BOOTTIME changes by steps only; reading it takes a little. */
 #define STEP_MIN_NS 20000
-/* Of a rate that is carried on, as the decoder does it (decode/base/clockmap.c): of brackets that are closer it would be made of errors. */
+/*
+ * Of a rate that is carried on, as the decoder does it (decode/base/clockmap.c): of brackets that
+ * are closer it would be made of errors.
+ */
 #define RATE_BASE_NS 100000000u
 #define SUSPEND_MIN_NS 1000000
-/* What NTP may add to or take from MONOTONIC's pace, and what it usually changes from one second to the next. */
+/*
+ * What NTP may add to or take from MONOTONIC's pace, and what it usually changes from one second to
+ * the next.
+ */
 #define DRIFT_PPM 500
 #define WANDER_PPM 1
 
@@ -49,8 +55,9 @@ bool clocks_tsc_is_source(void)
 	_cleanup_free_ char *source = NULL;
 	size_t len;
 
-	if (io_read_file_at(AT_FDCWD, "/sys/devices/system/clocksource/clocksource0/current_clocksource", 64, &source,
-			    &len) < 0)
+	if (io_read_file_at(AT_FDCWD,
+			    "/sys/devices/system/clocksource/clocksource0/current_clocksource", 64,
+			    &source, &len) < 0)
 		return false;
 	return !strcmp(source, "tsc\n");
 }
@@ -93,7 +100,8 @@ void clocks_read(bool tsc, struct clocks_bracket *ret)
 	*ret = best;
 }
 
-static void add_event(struct clocks *c, enum clock_event_kind kind, uint64_t monotonic, int64_t amount)
+static void add_event(struct clocks *c, enum clock_event_kind kind, uint64_t monotonic,
+		      int64_t amount)
 {
 	if (c->n_events == CLOCKS_MAX_EVENTS) {
 		memmove(c->events, c->events + 1, (CLOCKS_MAX_EVENTS - 1) * sizeof(c->events[0]));
@@ -173,7 +181,8 @@ static uint64_t tsc_of(const struct clocks_bracket *b)
  * The segment whose line is used: the one around `t`, or the first or last. Segments that are too
  * short to have a slope that means something are joined with their neighbours.
  */
-static size_t find_segment(const struct clocks *c, uint64_t (*of)(const struct clocks_bracket *), uint64_t t)
+static size_t find_segment(const struct clocks *c, uint64_t (*of)(const struct clocks_bracket *),
+			   uint64_t t)
 {
 	size_t i = 0;
 
@@ -182,8 +191,8 @@ static size_t find_segment(const struct clocks *c, uint64_t (*of)(const struct c
 	return i;
 }
 
-static int convert(const struct clocks *c, uint64_t (*of)(const struct clocks_bracket *), bool nanoseconds, uint64_t t,
-		   uint64_t *ret, uint64_t *ret_error)
+static int convert(const struct clocks *c, uint64_t (*of)(const struct clocks_bracket *),
+		   bool nanoseconds, uint64_t t, uint64_t *ret, uint64_t *ret_error)
 {
 	const struct clocks_bracket *a, *b;
 	long double slope = 1, dx, dy, at;
@@ -209,11 +218,13 @@ static int convert(const struct clocks *c, uint64_t (*of)(const struct clocks_br
 	inside = t >= of(a) && t <= of(b);
 	/* from the nearer end, in ns of MONOTONIC */
 	if (at < (long double)a->monotonic + dy / 2)
-		distance = (uint64_t)(at < (long double)a->monotonic ? (long double)a->monotonic - at :
-								       at - (long double)a->monotonic);
+		distance = (uint64_t)(at < (long double)a->monotonic
+					      ? (long double)a->monotonic - at
+					      : at - (long double)a->monotonic);
 	else
-		distance = (uint64_t)(at < (long double)b->monotonic ? (long double)b->monotonic - at :
-								       at - (long double)b->monotonic);
+		distance = (uint64_t)(at < (long double)b->monotonic
+					      ? (long double)b->monotonic - at
+					      : at - (long double)b->monotonic);
 	error = a->width_ns > b->width_ns ? a->width_ns : b->width_ns;
 	error += distance / 1000000 * (inside ? WANDER_PPM : DRIFT_PPM) + 1;
 	*ret = (uint64_t)(at + 0.5L);
@@ -221,24 +232,31 @@ static int convert(const struct clocks *c, uint64_t (*of)(const struct clocks_br
 	return 0;
 }
 
-int clocks_raw_to_monotonic(const struct clocks *c, uint64_t raw, uint64_t *ret_monotonic, uint64_t *ret_error_ns)
+int clocks_raw_to_monotonic(const struct clocks *c, uint64_t raw, uint64_t *ret_monotonic,
+			    uint64_t *ret_error_ns)
 {
 	return convert(c, raw_of, true, raw, ret_monotonic, ret_error_ns);
 }
 
-int clocks_tsc_to_monotonic(const struct clocks *c, uint64_t tsc, uint64_t *ret_monotonic, uint64_t *ret_error_ns)
+int clocks_tsc_to_monotonic(const struct clocks *c, uint64_t tsc, uint64_t *ret_monotonic,
+			    uint64_t *ret_error_ns)
 {
 	if (!c->tsc_usable)
 		return -ENODATA;
 	return convert(c, tsc_of, false, tsc, ret_monotonic, ret_error_ns);
 }
 
-/* So much time on RAW, by the rate between two brackets that are at least `base_ns` apart; else the two clocks are taken to run alike. */
-static uint64_t at_rate(uint64_t ns, const struct clocks_bracket *a, const struct clocks_bracket *b, uint64_t base_ns)
+/*
+ * So much time on RAW, by the rate between two brackets that are at least `base_ns` apart; else the
+ * two clocks are taken to run alike.
+ */
+static uint64_t at_rate(uint64_t ns, const struct clocks_bracket *a, const struct clocks_bracket *b,
+			uint64_t base_ns)
 {
 	if (b->monotonic <= a->monotonic || b->raw <= a->raw || b->raw - a->raw < base_ns)
 		return ns;
-	return (uint64_t)((unsigned __int128)ns * (b->raw - a->raw) / (b->monotonic - a->monotonic));
+	return (uint64_t)((unsigned __int128)ns * (b->raw - a->raw) /
+			  (b->monotonic - a->monotonic));
 }
 
 uint64_t clocks_monotonic_to_raw(const struct clocks *c, uint64_t monotonic, size_t *segment)
@@ -302,7 +320,8 @@ struct json_object *clocks_to_json(const struct clocks *c, uint64_t from_monoton
 		e = json_object_new_object();
 		if (!e)
 			break;
-		json_add_string(e, "kind", c->events[i].kind == CLOCK_EVENT_SUSPEND ? "suspend" : "step");
+		json_add_string(e, "kind",
+				c->events[i].kind == CLOCK_EVENT_SUSPEND ? "suspend" : "step");
 		json_add_uint(e, "monotonic", c->events[i].monotonic);
 		json_add_int(e, "amount_ns", c->events[i].amount_ns);
 		json_append(events, e);
@@ -310,7 +329,8 @@ struct json_object *clocks_to_json(const struct clocks *c, uint64_t from_monoton
 	return o;
 }
 
-void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns, struct json_object *gaps)
+void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns,
+			 struct json_object *gaps)
 {
 	for (size_t i = 0; i < c->n_events; i++) {
 		const struct clock_event *e = &c->events[i];
@@ -320,10 +340,12 @@ void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns, str
 
 		while (after < c->n_brackets && c->brackets[after].monotonic < e->monotonic)
 			after++;
-		if (e->kind != CLOCK_EVENT_SUSPEND || e->monotonic < from_monotonic_ns || after == 0 || after == c->n_brackets)
+		if (e->kind != CLOCK_EVENT_SUSPEND || e->monotonic < from_monotonic_ns ||
+		    after == 0 || after == c->n_brackets)
 			continue;
 		gap = json_object_new_object();
-		(void)snprintf(kind, sizeof(kind), "the machine was suspended for %" PRIi64 " ms", e->amount_ns / 1000000);
+		(void)snprintf(kind, sizeof(kind), "the machine was suspended for %" PRIi64 " ms",
+			       e->amount_ns / 1000000);
 		json_add_string(gap, "kind", kind);
 		json_add_uint(gap, "from_ns", c->brackets[after - 1].raw);
 		json_add_uint(gap, "to_ns", c->brackets[after].raw);
@@ -333,7 +355,8 @@ void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns, str
 
 int clocks_from_json(struct json_object *json, struct clocks *ret)
 {
-	struct json_object *brackets = json_get_array(json, "brackets"), *events = json_get_array(json, "events");
+	struct json_object *brackets = json_get_array(json, "brackets"),
+			   *events = json_get_array(json, "events");
 
 	if (!brackets || json_object_array_length(brackets) > CLOCKS_MAX_BRACKETS)
 		return -EPROTO;
@@ -343,9 +366,12 @@ int clocks_from_json(struct json_object *json, struct clocks *ret)
 		struct json_object *e = json_object_array_get_idx(brackets, i);
 		struct clocks_bracket *b = &ret->brackets[i];
 
-		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "monotonic", &b->monotonic) ||
-		    !json_get_uint(e, "raw", &b->raw) || !json_get_uint(e, "realtime", &b->realtime) ||
-		    !json_get_uint(e, "boottime", &b->boottime) || !json_get_uint(e, "width_ns", &b->width_ns))
+		if (!json_object_is_type(e, json_type_object) ||
+		    !json_get_uint(e, "monotonic", &b->monotonic) ||
+		    !json_get_uint(e, "raw", &b->raw) ||
+		    !json_get_uint(e, "realtime", &b->realtime) ||
+		    !json_get_uint(e, "boottime", &b->boottime) ||
+		    !json_get_uint(e, "width_ns", &b->width_ns))
 			return -EPROTO;
 		if (!json_get_uint(e, "tsc", &b->tsc))
 			b->tsc = 0;
@@ -353,7 +379,8 @@ int clocks_from_json(struct json_object *json, struct clocks *ret)
 			return -EPROTO;
 		ret->n_brackets++;
 	}
-	for (size_t i = 0; events && i < json_object_array_length(events) && i < CLOCKS_MAX_EVENTS; i++) {
+	for (size_t i = 0; events && i < json_object_array_length(events) && i < CLOCKS_MAX_EVENTS;
+	     i++) {
 		struct json_object *e = json_object_array_get_idx(events, i);
 		struct clock_event *v = &ret->events[i];
 		const char *kind;

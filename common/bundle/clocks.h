@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A series of brackets: the clocks of the host read at one moment, so that times of one clock can be given on
- * another, with a stated error. Suspends and steps of the wall clock show as events. Who reads them
- * when is the owner's matter (daemon/base/clockseries.c). Not thread-safe; copy the struct to hand it on.
+ * A series of brackets: the clocks of the host read at one moment, so that times of one clock can
+ * be given on another, with a stated error. Suspends and steps of the wall clock show as events.
+ * Who reads them when is the owner's matter (daemon/base/clockseries.c). Not thread-safe; copy the
+ * struct to hand it on.
  *
  * Samples carry MONOTONIC_RAW, rings the TSC, Go MONOTONIC; the trace is written on MONOTONIC.
  */
@@ -32,7 +33,9 @@ struct clock_event {
 	int64_t amount_ns;  /* slept; or how far the wall clock jumped */
 };
 
-/* Zeroed is empty. Brackets are in the order of time; when full, every second old one is dropped. */
+/*
+ * Zeroed is empty. Brackets are in the order of time; when full, every second old one is dropped.
+ */
 struct clocks {
 	struct clocks_bracket brackets[CLOCKS_MAX_BRACKETS];
 	size_t n_brackets;
@@ -55,8 +58,12 @@ void clocks_add(struct clocks *c, const struct clocks_bracket *b);
 /* clocks_read() and clocks_add(). */
 void clocks_take(struct clocks *c);
 
-/* Adds each suspend since then to a list of gaps, from the bracket before it to that after it, on MONOTONIC_RAW. */
-void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns, struct json_object *gaps);
+/*
+ * Adds each suspend since then to a list of gaps, from the bracket before it to that after it, on
+ * MONOTONIC_RAW.
+ */
+void clocks_add_suspends(const struct clocks *c, uint64_t from_monotonic_ns,
+			 struct json_object *gaps);
 
 /* Drops brackets that are older than `monotonic_ns`, but for the last of them. */
 void clocks_forget(struct clocks *c, uint64_t monotonic_ns);
@@ -66,21 +73,23 @@ void clocks_forget(struct clocks *c, uint64_t monotonic_ns);
  * error: width of the brackets, and outside of them the drift that NTP may add (500 ppm). -ENODATA
  * without a bracket.
  */
-int clocks_raw_to_monotonic(const struct clocks *c, uint64_t raw, uint64_t *ret_monotonic, uint64_t *ret_error_ns)
-	_must_check_;
-int clocks_tsc_to_monotonic(const struct clocks *c, uint64_t tsc, uint64_t *ret_monotonic, uint64_t *ret_error_ns)
-	_must_check_;
+int clocks_raw_to_monotonic(const struct clocks *c, uint64_t raw, uint64_t *ret_monotonic,
+			    uint64_t *ret_error_ns) _must_check_;
+int clocks_tsc_to_monotonic(const struct clocks *c, uint64_t tsc, uint64_t *ret_monotonic,
+			    uint64_t *ret_error_ns) _must_check_;
 
 /*
- * MONOTONIC to RAW, before the brackets by the rate of the first two; without any the clocks are taken for the same. The decoder's way back
- * is to the same time. It never falls where `monotonic` rises. *segment, 0 at first, is where it is looked for first.
+ * MONOTONIC to RAW, before the brackets by the rate of the first two; without any the clocks are
+ * taken for the same. The decoder's way back is to the same time. It never falls where `monotonic`
+ * rises. *segment, 0 at first, is where it is looked for first.
  */
 uint64_t clocks_monotonic_to_raw(const struct clocks *c, uint64_t monotonic, size_t *segment);
 
 /*
- * "clocks" of meta.json: {"tsc_usable","brackets":[{"monotonic","raw","realtime","boottime","tsc","width_ns"}],
- * "events":[{"kind","monotonic","amount_ns"}]}, brackets since `from_monotonic_ns` and the one before.
- * from_json answers -EPROTO for what is not that.
+ * "clocks" of meta.json:
+ * {"tsc_usable","brackets":[{"monotonic","raw","realtime","boottime","tsc","width_ns"}],
+ * "events":[{"kind","monotonic","amount_ns"}]}, brackets since `from_monotonic_ns` and the one
+ * before. from_json answers -EPROTO for what is not that.
  */
 struct json_object *clocks_to_json(const struct clocks *c, uint64_t from_monotonic_ns);
 int clocks_from_json(struct json_object *json, struct clocks *ret) _must_check_;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bounds of what a file says of where goroutines are (common/bundle/goroutine.h): what is read of a thread's memory is decided by
- * these numbers. On the way from the decoder to the daemon they are an array.
+ * Bounds of what a file says of where goroutines are (common/bundle/goroutine.h): what is read of a
+ * thread's memory is decided by these numbers. On the way from the decoder to the daemon they are
+ * an array.
  */
 #pragma once
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory into which a Go program streams its execution trace, so that there is one when the program has crashed: one memfd,
- * sealed with SHRINK and GROW, a page of what is below, then two areas. Each area begins with the trace's 16 bytes of header,
- * and has whole generations. Where one is full the other is begun anew. Only the program writes; who reads it after its end
- * trusts nothing of it but that it stays as long as it is.
+ * The memory into which a Go program streams its execution trace, so that there is one when the
+ * program has crashed: one memfd, sealed with SHRINK and GROW, a page of what is below, then two
+ * areas. Each area begins with the trace's 16 bytes of header, and has whole generations. Where one
+ * is full the other is begun anew. Only the program writes; who reads it after its end trusts
+ * nothing of it but that it stays as long as it is.
  *
- * An area is begun by order = 0; when a generation is whole, first its bytes count, then the order is set: one more than the
- * other area's if it goes on where that ends, otherwise more than that.
+ * An area is begun by order = 0; when a generation is whole, first its bytes count, then the order
+ * is set: one more than the other area's if it goes on where that ends, otherwise more than that.
  */
 #pragma once
 

@@ -17,7 +17,8 @@
 #define PERFABI_FORMAT_LOST (1U << 4)
 
 /* Everything that a record of ours carries in its sample, or in its trailer. */
-#define PERFABI_SAMPLE_ID_TYPE (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
+#define PERFABI_SAMPLE_ID_TYPE \
+	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
 /* The trailer of records that are no samples, for PERFABI_SAMPLE_ID_TYPE with sample_id_all. */
 struct perfabi_sample_id {
@@ -61,7 +62,10 @@ struct perfabi_itrace_start {
 	uint32_t pid, tid;
 };
 
-/* In place of a process and a thread that a reader may not know, or that the kernel does not know any more. */
+/*
+ * In place of a process and a thread that a reader may not know, or that the kernel does not know
+ * any more.
+ */
 #define PERFABI_NOBODY UINT32_MAX
 
 struct perfabi_switch_cpu_wide {
@@ -75,8 +79,8 @@ struct perfabi_aux {
 };
 
 /*
- * Records that perf itself writes (tools/perf/Documentation/perf.data-file-format.txt); they have no trailer. The bytes of an
- * AUXTRACE follow it and are not in its header.size.
+ * Records that perf itself writes (tools/perf/Documentation/perf.data-file-format.txt); they have
+ * no trailer. The bytes of an AUXTRACE follow it and are not in its header.size.
  */
 enum {
 	PERFABI_RECORD_AUXTRACE_INFO = 70,
@@ -162,17 +166,22 @@ struct perfabi_namespaces {
 #endif
 
 /*
- * What an event does to the AUX area of its group's leader (perf_event_open(2), kernel 6.13), in a word that older headers call reserved.
- * Kernels that do not know it, and PMUs that cannot, answer EINVAL.
+ * What an event does to the AUX area of its group's leader (perf_event_open(2), kernel 6.13), in a
+ * word that older headers call reserved. Kernels that do not know it, and PMUs that cannot, answer
+ * EINVAL.
  */
 #define PERFABI_AUX_PAUSE 2u
 #define PERFABI_AUX_RESUME 4u
 static inline void perfabi_set_aux_action(struct perf_event_attr *attr, uint32_t action)
 {
-	memcpy((char *)attr + offsetof(struct perf_event_attr, aux_sample_size) + sizeof(attr->aux_sample_size), &action, sizeof(action));
+	memcpy((char *)attr + offsetof(struct perf_event_attr, aux_sample_size) +
+		       sizeof(attr->aux_sample_size),
+	       &action, sizeof(action));
 }
 
-static inline int perfabi_open(struct perf_event_attr *attr, pid_t pid, int cpu, int group_fd, unsigned long flags)
+static inline int perfabi_open(struct perf_event_attr *attr, pid_t pid, int cpu, int group_fd,
+			       unsigned long flags)
 {
-	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, group_fd, flags | PERF_FLAG_FD_CLOEXEC);
+	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, group_fd,
+			    flags | PERF_FLAG_FD_CLOEXEC);
 }

@@ -42,7 +42,8 @@ void perfdata_id_put(const struct perfdata_id *id, void *buf)
 {
 	const size_t size = perfdata_id_size(id->path);
 	const struct entry e = {
-		.header = {.misc = PERF_RECORD_MISC_USER | MISC_BUILD_ID_SIZE, .size = (uint16_t)size},
+		.header = {.misc = PERF_RECORD_MISC_USER | MISC_BUILD_ID_SIZE,
+			   .size = (uint16_t)size},
 		.pid = -1,
 		.id_len = id->len,
 	};
@@ -53,19 +54,23 @@ void perfdata_id_put(const struct perfdata_id *id, void *buf)
 	memcpy((uint8_t *)buf + sizeof(e), id->path, strlen(id->path));
 }
 
-/* Where the section of build ids is described, and what it is now. A stepper has written the file, perhaps. */
+/*
+ * Where the section of build ids is described, and what it is now. A stepper has written the file,
+ * perhaps.
+ */
 static int find_section(int fd, uint64_t file_size, uint64_t *ret_at, struct section *ret)
 {
 	struct file_header h;
 	uint64_t at;
 
-	if (io_pread_full(fd, &h, sizeof(h), 0) != sizeof(h) || memcmp(h.magic, "PERFILE2", 8) != 0 ||
-	    !(h.features[0] & 1u << FEATURE_BUILD_ID) ||
+	if (io_pread_full(fd, &h, sizeof(h), 0) != sizeof(h) ||
+	    memcmp(h.magic, "PERFILE2", 8) != 0 || !(h.features[0] & 1u << FEATURE_BUILD_ID) ||
 	    __builtin_add_overflow(h.data.offset, h.data.size, &at) || at >= file_size)
 		return -EINVAL;
-	at += (uint64_t)__builtin_popcountll(h.features[0] & ((1u << FEATURE_BUILD_ID) - 1)) * sizeof(*ret);
-	if (at >= file_size || io_pread_full(fd, ret, sizeof(*ret), (off_t)at) != sizeof(*ret) || ret->offset > file_size ||
-	    ret->size > file_size - ret->offset)
+	at += (uint64_t)__builtin_popcountll(h.features[0] & ((1u << FEATURE_BUILD_ID) - 1)) *
+	      sizeof(*ret);
+	if (at >= file_size || io_pread_full(fd, ret, sizeof(*ret), (off_t)at) != sizeof(*ret) ||
+	    ret->offset > file_size || ret->size > file_size - ret->offset)
 		return -EINVAL;
 	*ret_at = at;
 	return ret->size > PERFDATA_IDS_MAX_BYTES ? -EFBIG : 0;
@@ -100,7 +105,8 @@ int perfdata_ids_add(int fd, const struct perfdata_id *ids, size_t n)
 		perfdata_id_put(&ids[i], table + used);
 		used += perfdata_id_size(ids[i].path);
 	}
-	section = (struct section){.offset = ((uint64_t)st.st_size + 7) & ~UINT64_C(7), .size = size};
+	section =
+		(struct section){.offset = ((uint64_t)st.st_size + 7) & ~UINT64_C(7), .size = size};
 	r = io_pwrite_all(fd, table, size, (off_t)section.offset);
 	if (r == 0)
 		r = io_pwrite_all(fd, &section, sizeof(section), (off_t)at);

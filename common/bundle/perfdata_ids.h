@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of build ids of a perf.data that perfdata_write.c has written: which file is behind each path that is mapped. Records of
- * mappings have device and inode instead, so nobody has to look into a file while it is recorded; who looked later adds the ids.
+ * The table of build ids of a perf.data that perfdata_write.c has written: which file is behind
+ * each path that is mapped. Records of mappings have device and inode instead, so nobody has to
+ * look into a file while it is recorded; who looked later adds the ids.
  */
 #pragma once
 
@@ -24,7 +25,8 @@ size_t perfdata_id_size(const char *path);
 void perfdata_id_put(const struct perfdata_id *id, void *buf);
 
 /*
- * Adds to the table that the file has. It goes to the end of the file, which is good at every moment. -EINVAL: the file is none
- * of the writer's; -EFBIG: more than PERFDATA_IDS_MAX_BYTES; or the errno of a write, then the file is as it was.
+ * Adds to the table that the file has. It goes to the end of the file, which is good at every
+ * moment. -EINVAL: the file is none of the writer's; -EFBIG: more than PERFDATA_IDS_MAX_BYTES; or
+ * the errno of a write, then the file is as it was.
  */
 int perfdata_ids_add(int fd, const struct perfdata_id *ids, size_t n) _must_check_;

@@ -120,8 +120,8 @@ const struct perfdata_loss *perfdata_losses(const struct perfdata_writer *w, siz
 
 /* ---- events */
 
-int perfdata_add_event(struct perfdata_writer *w, const char *name, const struct perf_event_attr *attr,
-		       const uint64_t *ids, size_t n_ids)
+int perfdata_add_event(struct perfdata_writer *w, const char *name,
+		       const struct perf_event_attr *attr, const uint64_t *ids, size_t n_ids)
 {
 	size_t attr_size = attr->size ? attr->size : PERF_ATTR_SIZE_VER0;
 	struct perf_event_attr copy = {0};
@@ -215,7 +215,8 @@ static int append(struct perfdata_writer *w, const void *data, size_t len)
  * sample_id at the end of a record that is no sample: TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER, as
  * far as the event has them. The identifier is last, so the event is found from the end.
  */
-static void loss_add(struct perfdata_writer *w, const struct perf_event_header *h, const uint8_t *record)
+static void loss_add(struct perfdata_writer *w, const struct perf_event_header *h,
+		     const uint8_t *record)
 {
 	struct perfdata_loss loss = {.type = h->type};
 	size_t fixed = sizeof(*h) + (h->type == PERF_RECORD_LOST ? 16 : 8), end = h->size;
@@ -232,8 +233,10 @@ static void loss_add(struct perfdata_writer *w, const struct perf_event_header *
 		e = event_by_id(w, id);
 		if (e) {
 			const uint64_t type = e->attr.sample_type;
-			size_t tid = type & PERF_SAMPLE_TID ? 8 : 0, time = type & PERF_SAMPLE_TIME ? 8 : 0;
-			size_t ids = (type & PERF_SAMPLE_ID ? 8U : 0U) + (type & PERF_SAMPLE_STREAM_ID ? 8U : 0U);
+			size_t tid = type & PERF_SAMPLE_TID ? 8 : 0,
+			       time = type & PERF_SAMPLE_TIME ? 8 : 0;
+			size_t ids = (type & PERF_SAMPLE_ID ? 8U : 0U) +
+				     (type & PERF_SAMPLE_STREAM_ID ? 8U : 0U);
 			size_t cpu = type & PERF_SAMPLE_CPU ? 8 : 0;
 
 			if (end == fixed + tid + time + ids + cpu + 8) {
@@ -340,7 +343,8 @@ int perfdata_write(struct perfdata_writer *w, const void *records, size_t len)
 
 /* ---- AUXTRACE */
 
-int perfdata_aux_begin(struct perfdata_writer *w, const struct perfabi_auxtrace *record, uint64_t bytes)
+int perfdata_aux_begin(struct perfdata_writer *w, const struct perfabi_auxtrace *record,
+		       uint64_t bytes)
 {
 	struct perfabi_auxtrace r = *record;
 	int e;
@@ -395,7 +399,8 @@ static int append_string(struct perfdata_writer *w, const char *s)
 }
 
 /* The rest of the table comes later: perfdata_ids.h. */
-static int append_vdso_id(struct perfdata_writer *w, const struct perfdata_about *about, const struct perfdata_host *host)
+static int append_vdso_id(struct perfdata_writer *w, const struct perfdata_about *about,
+			  const struct perfdata_host *host)
 {
 	struct perfdata_id id = {.path = "[vdso]", .len = (uint8_t)host->vdso_id_len};
 	uint8_t entry[128];
@@ -418,8 +423,8 @@ static int append_u64(struct perfdata_writer *w, uint64_t v)
 }
 
 /*
- * The size that attributes have in the file. A perf refuses a file whose attributes are larger than those
- * it knows, so no larger than the fields in use need.
+ * The size that attributes have in the file. A perf refuses a file whose attributes are larger than
+ * those it knows, so no larger than the fields in use need.
  */
 static uint32_t file_attr_size(const struct perfdata_writer *w)
 {
@@ -430,8 +435,9 @@ static uint32_t file_attr_size(const struct perfdata_writer *w)
 
 		for (uint32_t n = size; n < sizeof(struct perf_event_attr); n++)
 			if (p[n])
-				size = n < PERF_ATTR_SIZE_VER6 ? PERF_ATTR_SIZE_VER6 :
-								 (uint32_t)sizeof(struct perf_event_attr);
+				size = n < PERF_ATTR_SIZE_VER6
+					       ? PERF_ATTR_SIZE_VER6
+					       : (uint32_t)sizeof(struct perf_event_attr);
 	}
 	return size;
 }
@@ -465,7 +471,8 @@ static int append_event_desc(struct perfdata_writer *w, uint32_t attr_size)
 	return r;
 }
 
-static bool feature_present(enum feature f, const struct perfdata_about *about, const struct perfdata_host *host)
+static bool feature_present(enum feature f, const struct perfdata_about *about,
+			    const struct perfdata_host *host)
 {
 	switch (f) {
 	case FEAT_BUILD_ID: /* see perfdata_ids.h: more may come */
@@ -499,8 +506,9 @@ static bool feature_present(enum feature f, const struct perfdata_about *about, 
 	return false;
 }
 
-static int append_feature(struct perfdata_writer *w, enum feature f, const struct perfdata_about *about,
-			  const struct perfdata_host *host, uint32_t attr_size)
+static int append_feature(struct perfdata_writer *w, enum feature f,
+			  const struct perfdata_about *about, const struct perfdata_host *host,
+			  uint32_t attr_size)
 {
 	int r = 0;
 
@@ -528,7 +536,8 @@ static int append_feature(struct perfdata_writer *w, enum feature f, const struc
 			r = append_u32(w, about->aux_pmu_type);
 		return r < 0 ? r : append_string(w, about->aux_pmu);
 	case FEAT_AUXTRACE:
-		return append_u64(w, 0); /* an index without entries: the records are found by reading */
+		/* an index without entries: the records are found by reading */
+		return append_u64(w, 0);
 	case FEAT_TOTAL_MEM:
 		return append_u64(w, host->memory_kib);
 	case FEAT_CMDLINE:
@@ -554,7 +563,8 @@ static int append_feature(struct perfdata_writer *w, enum feature f, const struc
 	return -EINVAL;
 }
 
-static int finish(struct perfdata_writer *w, const struct perfdata_about *about, struct file_header *h)
+static int finish(struct perfdata_writer *w, const struct perfdata_about *about,
+		  struct file_header *h)
 {
 	struct file_section sections[_FEAT_MAX] = {0}, ids[PERFDATA_MAX_EVENTS] = {0};
 	const uint32_t attr_size = file_attr_size(w);
@@ -567,7 +577,10 @@ static int finish(struct perfdata_writer *w, const struct perfdata_about *about,
 	h->data.offset = sizeof(*h);
 	h->data.size = w->offset - sizeof(*h);
 
-	/* The table of features follows the data at once; it is filled in when their places are known. */
+	/*
+	 * The table of features follows the data at once; it is filled in when their places are
+	 * known.
+	 */
 	table = w->offset;
 	for (int f = 0; f < _FEAT_MAX; f++)
 		if (feature_present((enum feature)f, about, &host)) {

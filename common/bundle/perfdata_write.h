@@ -46,10 +46,15 @@ struct perfdata_loss {
 struct perfdata_about {
 	const char *command;		  /* "tracerd", for CMDLINE */
 	uint64_t first_time, last_time;	  /* SAMPLE_TIME; both 0: left out */
-	clockid_t clock;		  /* of all records: CLOCK_MONOTONIC_RAW or CLOCK_MONOTONIC */
-	bool perf_clock;		  /* they are on perf's own clock instead, and nothing is said of clocks */
+	/* of all records: CLOCK_MONOTONIC_RAW or CLOCK_MONOTONIC */
+	clockid_t clock;
+	/* they are on perf's own clock instead, and nothing is said of clocks */
+	bool perf_clock;
 	uint64_t clock_ns, wall_clock_ns; /* CLOCK_DATA: the two at one moment; both 0: left out */
-	/* Of a file with AUXTRACE records: the PMU that wrote them, for PMU_MAPPINGS; CPUID and AUXTRACE are added. */
+	/*
+	 * Of a file with AUXTRACE records: the PMU that wrote them, for PMU_MAPPINGS; CPUID and
+	 * AUXTRACE are added.
+	 */
 	const char *aux_pmu;
 	uint32_t aux_pmu_type;
 	const char *cpuid; /* of the processor that was traced; NULL: this one */
@@ -71,8 +76,9 @@ DEFINE_CLEANUP(struct perfdata_writer *, perfdata_writer_free)
  * event may be given in several calls by the same name and attribute. All events need
  * PERF_SAMPLE_IDENTIFIER and sample_id_all (-EINVAL), or perf could not tell their records apart.
  */
-int perfdata_add_event(struct perfdata_writer *w, const char *name, const struct perf_event_attr *attr,
-		       const uint64_t *ids, size_t n_ids) _must_check_;
+int perfdata_add_event(struct perfdata_writer *w, const char *name,
+		       const struct perf_event_attr *attr, const uint64_t *ids,
+		       size_t n_ids) _must_check_;
 
 /*
  * Appends whole records. Returns 0, -EINVAL (a header that is shorter than 8 bytes, not a multiple
@@ -83,11 +89,12 @@ int perfdata_add_event(struct perfdata_writer *w, const char *name, const struct
 int perfdata_write(struct perfdata_writer *w, const void *records, size_t len) _must_check_;
 
 /*
- * An AUXTRACE record of `bytes` bytes, which are then given to perfdata_aux_add() in as many pieces as one likes; until they are
- * complete nothing else can be written. header and size of the record are set here. Both answer as perfdata_write(); more
- * bytes than were said are -EINVAL.
+ * An AUXTRACE record of `bytes` bytes, which are then given to perfdata_aux_add() in as many pieces
+ * as one likes; until they are complete nothing else can be written. header and size of the record
+ * are set here. Both answer as perfdata_write(); more bytes than were said are -EINVAL.
  */
-int perfdata_aux_begin(struct perfdata_writer *w, const struct perfabi_auxtrace *record, uint64_t bytes) _must_check_;
+int perfdata_aux_begin(struct perfdata_writer *w, const struct perfabi_auxtrace *record,
+		       uint64_t bytes) _must_check_;
 int perfdata_aux_add(struct perfdata_writer *w, const void *data, size_t len) _must_check_;
 
 /* Writes what is buffered, the attributes, the features and at last the header. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The functions that a CPython interpreter runs, as the BPF program finds them in its memory (daemon/backend/sample/bpf/python.bpf.h), the
- * daemon keeps them (daemon/backend/sample/python.c) and tracerd-decode names them (decode/stack/python.c). Little endian,
- * fixed-width fields.
+ * The functions that a CPython interpreter runs, as the BPF program finds them in its memory
+ * (daemon/backend/sample/bpf/python.bpf.h), the daemon keeps them (daemon/backend/sample/python.c)
+ * and tracerd-decode names them (decode/stack/python.c). Little endian, fixed-width fields.
  *
  * A function is written down once, with a number that no other one has; a stack has the numbers.
  */
@@ -10,7 +10,10 @@
 
 #include "common/bundle/schedev.h"
 
-/* Where the interpreter has what: offsets in its structures, in bytes. What is read of each is bounded by these. */
+/*
+ * Where the interpreter has what: offsets in its structures, in bytes. What is read of each is
+ * bounded by these.
+ */
 #define PYTHON_THREAD_BYTES 192u
 #define PYTHON_FRAME_BYTES 80u
 #define PYTHON_CODE_AT 64u /* of a code object these bytes are read */
@@ -32,30 +35,42 @@ struct python_layout {
 	schedev_u16 frame_within; /* PYTHON_NONE, or where that has it */
 	schedev_u16 code, previous, owner; /* in a frame */
 	schedev_u16 is_entry;	 /* PYTHON_NONE: a frame of its own is at the border */
-	schedev_u16 top;	 /* -1 while it runs, else how much is on its stack; PYTHON_NONE: that is not told, but its caller is there before it is */
+	/*
+	 * -1 while it runs, else how much is on its stack; PYTHON_NONE: that is not told, but its
+	 * caller is there before it is
+	 */
+	schedev_u16 top;
 	schedev_u16 file, name, line; /* in a code object */
-	schedev_u16 version;	 /* PYTHON_NONE: there is nothing that tells a code object from another at its place */
+	/* PYTHON_NONE: there is nothing that tells a code object from another at its place */
+	schedev_u16 version;
 	schedev_u16 ascii, other; /* where the bytes of a string are, by what it is of */
 };
 
 /*
- * Words of a stack, behind its addresses: a head, then frames, the innermost first. The head is no address of a program. A frame has
- * the number of its function, 0 if that could not be read.
+ * Words of a stack, behind its addresses: a head, then frames, the innermost first. The head is no
+ * address of a program. A frame has the number of its function, 0 if that could not be read.
  */
 #define PYTHON_HEAD 0xfeed000000000000ULL
 #define PYTHON_HEAD_MASK 0xffff000000000000ULL
 #define PYTHON_HEAD_WORD(why, n) (PYTHON_HEAD | (schedev_u64)(why) << 16 | (n))
 #define PYTHON_NATIVE_CUT (1ULL << 24) /* in the head: of the addresses the outermost are missing */
 /*
- * The same: the innermost function is not one that runs. It is being called, or has been returned to, and if the loop itself is at work
- * then what it has written is not yet, or not any more, a list of who has called whom.
+ * The same: the innermost function is not one that runs. It is being called, or has been returned
+ * to, and if the loop itself is at work then what it has written is not yet, or not any more, a
+ * list of who has called whom.
  */
 #define PYTHON_STOPPED (1ULL << 25)
-/* The same: the innermost function is known to run. So no call of the loop has just begun, or is about to return, without a frame. */
+/*
+ * The same: the innermost function is known to run. So no call of the loop has just begun, or is
+ * about to return, without a frame.
+ */
 #define PYTHON_RUNS (1ULL << 26)
 #define PYTHON_WHY(head) ((schedev_u32)((head) >> 16) & 0xffu)
 #define PYTHON_COUNT(head) ((schedev_u32)(head) & 0xffffu)
-#define PYTHON_ENTRY (1ULL << 63)  /* the outermost frame of a call of the interpreter's loop, or, without a function, its border alone */
+/*
+ * the outermost frame of a call of the interpreter's loop, or, without a function, its border alone
+ */
+#define PYTHON_ENTRY (1ULL << 63)
 #define PYTHON_BORDER (1ULL << 62) /* no function: see PYTHON_ENTRY */
 #define PYTHON_ID_MASK ((1ULL << 40) - 1)
 #define PYTHON_CPU_BITS 28 /* a number is one of a CPU */
@@ -68,8 +83,10 @@ enum python_why {
 	PYTHON_DEEP,	 /* as many frames as may be */
 	PYTHON_NO_THREAD, /* the interpreter does not know the thread */
 	PYTHON_NO_READ,	 /* memory that is not there */
-	PYTHON_SUBINTERPRETERS, /* there are several interpreters: which one a thread is in is not told */
-	PYTHON_CROWDED,	 /* more threads than are looked through at once: it may be found the next time */
+	/* there are several interpreters: which one a thread is in is not told */
+	PYTHON_SUBINTERPRETERS,
+	/* more threads than are looked through at once: it may be found the next time */
+	PYTHON_CROWDED,
 	PYTHON_BETWEEN,	 /* the interpreter is between two functions: its frames lead nowhere */
 	PYTHON_WHYS,
 };
@@ -81,7 +98,10 @@ enum python_why {
 #define PYTHON_NAME_BYTES 256u
 #define PYTHON_FILE_BYTES 512u
 
-/* A function, as the program writes it down. In a bundle it is behind a "sched" event of its own kind. */
+/*
+ * A function, as the program writes it down. In a bundle it is behind a "sched" event of its own
+ * kind.
+ */
 struct python_function {
 	schedev_u64 id;
 	schedev_u64 code;	/* where it is */

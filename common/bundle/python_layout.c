@@ -6,14 +6,17 @@
 
 #include "common/control/json.h"
 
-/* What each is within: the least offset, the first that is too high, and what it is a multiple of. */
+/*
+ * What each is within: the least offset, the first that is too high, and what it is a multiple of.
+ */
 static const struct field {
 	uint16_t at, size;
 	uint32_t from, to, align;
 	bool optional;
 } fields[] = {
-#define FIELD(name, from, to, align, optional) \
-	{offsetof(struct python_layout, name), sizeof(((struct python_layout *)0)->name), from, to, align, optional}
+#define FIELD(name, from, to, align, optional)                                                     \
+	{offsetof(struct python_layout, name), sizeof(((struct python_layout *)0)->name),          \
+	 from, to, align, optional}
 	FIELD(interpreters, 0, PYTHON_RUNTIME_BYTES, 8, false),
 	FIELD(next_interpreter, 0, PYTHON_RUNTIME_BYTES, 8, false),
 	FIELD(threads, 0, PYTHON_RUNTIME_BYTES, 8, false),
@@ -56,7 +59,8 @@ static void set(struct python_layout *layout, const struct field *f, uint32_t v)
 
 static bool field_ok(const struct field *f, uint64_t v)
 {
-	return (f->optional && v == PYTHON_NONE) || (v >= f->from && v < f->to && v % f->align == 0);
+	return (f->optional && v == PYTHON_NONE) ||
+	       (v >= f->from && v < f->to && v % f->align == 0);
 }
 
 bool python_layout_ok(const struct python_layout *layout)
@@ -84,7 +88,9 @@ int python_layout_parse(struct json_object *array, struct python_layout *ret)
 		return -EBADMSG;
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		struct json_object *number = json_object_array_get_idx(array, i);
-		int64_t v = json_object_is_type(number, json_type_int) ? json_object_get_int64(number) : -1;
+		int64_t v = json_object_is_type(number, json_type_int)
+				    ? json_object_get_int64(number)
+				    : -1;
 
 		if (v < 0 || !field_ok(&fields[i], (uint64_t)v))
 			return -EBADMSG;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of an interpreter (common/bundle/python.h) as JSON, in which tracerd-decode tells it to the daemon. */
+/*
+ * The layout of an interpreter (common/bundle/python.h) as JSON, in which tracerd-decode tells it
+ * to the daemon.
+ */
 #pragma once
 
 #include <stdbool.h>

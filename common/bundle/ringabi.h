@@ -2,21 +2,21 @@
 /*
  * Ring ABI, version 1: the shared memory into which a program writes its own events and from which
  * the daemon copies them, and the page by which the daemon gives a program its thresholds. This
- * header is the whole agreement; a producer in another language needs nothing else of tracerd but the
- * method "target.register" of the control protocol. Everything is little endian; offsets and sizes
- * are bytes unless they say slots; "stamp" is a reading of the ring's clock (header.clock).
+ * header is the whole agreement; a producer in another language needs nothing else of tracerd but
+ * the method "target.register" of the control protocol. Everything is little endian; offsets and
+ * sizes are bytes unless they say slots; "stamp" is a reading of the ring's clock (header.clock).
  *
  * ---- The memory
  *
- * One memfd a process, made with MFD_ALLOW_SEALING, grown to its final size, mapped read-write by the
- * producer, and only then sealed with exactly
+ * One memfd a process, made with MFD_ALLOW_SEALING, grown to its final size, mapped read-write by
+ * the producer, and only then sealed with exactly
  *
  *	F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL
  *
  * so that nobody can take pages away under a reader: SHRINK and GROW stop ftruncate(), FUTURE_WRITE
- * stops hole punching and new writable mappings while the producer's own mapping goes on working. F_SEAL_EXEC may be
- * there besides: MFD_NOEXEC_SEAL or the host's vm.memfd_noexec sets it. The daemon refuses
- * any other set, hugetlb, and a size that does not follow from the geometry:
+ * stops hole punching and new writable mappings while the producer's own mapping goes on working.
+ * F_SEAL_EXEC may be there besides: MFD_NOEXEC_SEAL or the host's vm.memfd_noexec sets it. The
+ * daemon refuses any other set, hugetlb, and a size that does not follow from the geometry:
  *
  *	0                    struct ring_header                        RING_HEADER_BYTES
  *	RING_CAUSES_OFFSET   struct ring_cause [RING_CAUSES]           RING_CAUSES_BYTES
@@ -43,8 +43,8 @@
  * written, is being written, or was left half-done by a writer that died, does not match, and
  * a slot counts only if it does.
  *
- * A reader copies the slots between two readings of head, h0 before and h1 after. Of the slots
- * [h0 - slots, h0) it drops those below h1 - slots + RING_SPAN_MAX: the writer may have been in them.
+ * A reader copies the slots between two readings of head, h0 before and h1 after. Of the slots [h0
+ * - slots, h0) it drops those below h1 - slots + RING_SPAN_MAX: the writer may have been in them.
  *
  * ---- A record
  *
@@ -52,8 +52,8 @@
  * whose number is in the first slot's kind word. A continuation slot has the kind RING_CONT in its
  * word; the payload are its other 28 bytes: offset 0..11 (stamp and name), then 16..31 (a and b).
  *
- * The payload is a list of fields, each a struct ring_field and then `bytes` bytes, padded with zeroes to a
- * multiple of 4. It ends with the payload or with a field of type RING_FIELD_END.
+ * The payload is a list of fields, each a struct ring_field and then `bytes` bytes, padded with
+ * zeroes to a multiple of 4. It ends with the payload or with a field of type RING_FIELD_END.
  *
  * ---- Kinds             name             a                        b                       payload
  *
@@ -76,26 +76,28 @@
  *	a region was over its threshold, or (name 0, a 0) the program asked for a snapshot; the cause's
  *	number is its sequence
  *
- * Ids of tasks and flows are any number but 0 that is unique in the process for as long as it is in the rings, also
- * among several memories of the process. The library takes the number of the memory << 51 | (ring + 1) << 40 | the low
- * 40 bits of the record's slot number.
+ * Ids of tasks and flows are any number but 0 that is unique in the process for as long as it is in
+ * the rings, also among several memories of the process. The library takes the number of the memory
+ * << 51 | (ring + 1) << 40 | the low 40 bits of the record's slot number.
  *
  * ---- Names
  *
- * Name number n (1, 2, ...) is ring_name[n - 1]: an offset into the text and a length. `length` is stored
- * last and is 0 until the name can be read; neither it nor its text changes afterwards. header.n_names
- * counts the numbers that were given out and may exceed names_max: those beyond are lost, and counted.
+ * Name number n (1, 2, ...) is ring_name[n - 1]: an offset into the text and a length. `length` is
+ * stored last and is 0 until the name can be read; neither it nor its text changes afterwards.
+ * header.n_names counts the numbers that were given out and may exceed names_max: those beyond are
+ * lost, and counted.
  *
  * ---- Causes
  *
- * Where a program wants a snapshot it writes ring_cause[c % RING_CAUSES], c from an atomic increment of
- * header.cause_head, with sequence 0 first and c + 1 last, and adds 1 to the eventfd that it registered.
+ * Where a program wants a snapshot it writes ring_cause[c % RING_CAUSES], c from an atomic
+ * increment of header.cause_head, with sequence 0 first and c + 1 last, and adds 1 to the eventfd
+ * that it registered.
  *
  * ---- Fork, exec, threads
  *
- * A child must not write into its parent's memory: producers mark the mapping MADV_DONTFORK and forget it
- * in the child, which may make memory of its own and register it. A ring may be taken over when its
- * writer's thread has ended; its head goes on. Exec ends a registration.
+ * A child must not write into its parent's memory: producers mark the mapping MADV_DONTFORK and
+ * forget it in the child, which may make memory of its own and register it. A ring may be taken
+ * over when its writer's thread has ended; its head goes on. Exec ends a registration.
  */
 #pragma once
 
@@ -161,8 +163,8 @@ struct ring_header {
 	uint64_t started;	      /* 104 stamp */
 	uint64_t reserved[2];	      /* 112 zero */
 	/*
-	 * Region ends over the threshold of that entry of the control page that are no cause: they were within its
-	 * cooldown, or the program had closed the eventfd.
+	 * Region ends over the threshold of that entry of the control page that are no cause: they
+	 * were within its cooldown, or the program had closed the eventfd.
 	 */
 #define RING_THRESHOLDS 64u
 	uint64_t suppressed[RING_THRESHOLDS]; /* 128 */
@@ -267,9 +269,10 @@ enum ring_field_type {
  * ---- The control page
  *
  * A sealed memfd of RING_CONTROL_BYTES that the daemon owns and passes read-only in the answer to
- * "target.register". The program binds thresholds to its names when a name is made and again whenever
- * the daemon says so (event "control.changed" on the connection) or sees that the generation has moved.
- * `generation` is odd while the daemon writes: read it, the entries, and it again.
+ * "target.register". The program binds thresholds to its names when a name is made and again
+ * whenever the daemon says so (event "control.changed" on the connection) or sees that the
+ * generation has moved. `generation` is odd while the daemon writes: read it, the entries, and it
+ * again.
  */
 #define RING_CONTROL_MAGIC "TRCDCTRL"
 #define RING_CONTROL_NAME 216u
@@ -328,9 +331,10 @@ static inline bool ring_layout(struct ring_geometry *g)
 	const uint64_t page = RING_PAGE;
 	uint64_t at = RING_NAMES_OFFSET;
 
-	if (g->rings == 0 || g->rings > RING_MAX_RINGS || g->slots < RING_MIN_SLOTS || g->slots > RING_MAX_SLOTS ||
-	    (g->slots & (g->slots - 1)) != 0 || g->names_max == 0 || g->names_max > RING_MAX_NAMES ||
-	    g->text_bytes == 0 || g->text_bytes > RING_MAX_TEXT || g->text_bytes % RING_PAGE != 0)
+	if (g->rings == 0 || g->rings > RING_MAX_RINGS || g->slots < RING_MIN_SLOTS ||
+	    g->slots > RING_MAX_SLOTS || (g->slots & (g->slots - 1)) != 0 || g->names_max == 0 ||
+	    g->names_max > RING_MAX_NAMES || g->text_bytes == 0 || g->text_bytes > RING_MAX_TEXT ||
+	    g->text_bytes % RING_PAGE != 0)
 		return false;
 	at += ((uint64_t)g->names_max * sizeof(struct ring_name) + page - 1) / page * page;
 	g->text_offset = (uint32_t)at;
@@ -343,16 +347,22 @@ static inline bool ring_layout(struct ring_geometry *g)
 }
 
 /* Whether a header (a private copy of it) describes exactly a layout of that many bytes. */
-static inline bool ring_header_check(const struct ring_header *h, uint64_t file_bytes, struct ring_geometry *ret)
+static inline bool ring_header_check(const struct ring_header *h, uint64_t file_bytes,
+				     struct ring_geometry *ret)
 {
-	struct ring_geometry g = {
-		.rings = h->rings, .slots = h->slots, .names_max = h->names_max, .text_bytes = h->text_bytes};
+	struct ring_geometry g = {.rings = h->rings,
+				  .slots = h->slots,
+				  .names_max = h->names_max,
+				  .text_bytes = h->text_bytes};
 
-	if (__builtin_memcmp(h->magic, RING_MAGIC, sizeof(h->magic)) != 0 || h->version != RING_VERSION ||
-	    (h->clock != RING_CLOCK_TSC && h->clock != RING_CLOCK_MONOTONIC_RAW) || !ring_layout(&g))
+	if (__builtin_memcmp(h->magic, RING_MAGIC, sizeof(h->magic)) != 0 ||
+	    h->version != RING_VERSION ||
+	    (h->clock != RING_CLOCK_TSC && h->clock != RING_CLOCK_MONOTONIC_RAW) ||
+	    !ring_layout(&g))
 		return false;
-	if (g.text_offset != h->text_offset || g.dir_offset != h->dir_offset || g.data_offset != h->data_offset ||
-	    g.total_bytes != h->total_bytes || g.total_bytes != file_bytes)
+	if (g.text_offset != h->text_offset || g.dir_offset != h->dir_offset ||
+	    g.data_offset != h->data_offset || g.total_bytes != h->total_bytes ||
+	    g.total_bytes != file_bytes)
 		return false;
 	*ret = g;
 	return true;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A copy of a program's event rings in a bundle, rings/PID-START.ring: what the daemon writes
- * (daemon/producer/ring_copy.c), and only the decoder interprets (decode/rings/file.c). Little endian.
+ * (daemon/producer/ring_copy.c), and only the decoder interprets (decode/rings/file.c). Little
+ * endian.
  *
  *	0               struct ringfile_header
  *	                struct ringfile_ring [n_rings]: the rings that were ever used

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread's stack in a perf.data, as a freeze takes it: a sample of a dummy event, with the user's registers and the bytes
- * from the stack pointer on. Stock perf shows it as that. Owns the record's layout.
+ * A thread's stack in a perf.data, as a freeze takes it: a sample of a dummy event, with the user's
+ * registers and the bytes from the stack pointer on. Stock perf shows it as that. Owns the record's
+ * layout.
  */
 #pragma once
 

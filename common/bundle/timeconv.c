@@ -24,7 +24,8 @@ struct timeconv timeconv_anchor(uint32_t shift, uint32_t mult, const struct time
 	return c;
 }
 
-struct timeconv timeconv_fit(const struct timeconv_moment *first, const struct timeconv_moment *last,
+struct timeconv timeconv_fit(const struct timeconv_moment *first,
+			     const struct timeconv_moment *last,
 			     const struct timeconv_moment *anchor)
 {
 	uint64_t ticks = last->ticks - first->ticks, ns = last->ns - first->ns, mult;

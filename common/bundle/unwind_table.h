@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * How the caller of a function is found, as rows that a BPF program can search: what tracerd-decode makes of an ELF file's
- * unwind information (decode/object/unwind_table.c), the daemon checks and loads (daemon/backend/sample/unwind_tables.c), and
- * the program goes by (daemon/backend/sample/bpf/unwind.bpf.h). x86-64 only; little endian, fixed-width fields.
+ * How the caller of a function is found, as rows that a BPF program can search: what tracerd-decode
+ * makes of an ELF file's unwind information (decode/object/unwind_table.c), the daemon checks and
+ * loads (daemon/backend/sample/unwind_tables.c), and the program goes by
+ * (daemon/backend/sample/bpf/unwind.bpf.h). x86-64 only; little endian, fixed-width fields.
  *
- * A row has the offset of its first address in its page of 4 KiB, and the number of a rule. Each page of code begins with a
- * row for its first byte, so that a search never leaves the page.
+ * A row has the offset of its first address in its page of 4 KiB, and the number of a rule. Each
+ * page of code begins with a row for its first byte, so that a search never leaves the page.
  *
  * In a file, for each object: the header, loads, one count of rows for each page, rows, rules.
  */
@@ -29,7 +30,10 @@ typedef int32_t unwind_s32;
 #define UNWIND_ROW_OFF(row) ((row) >> UNWIND_RULE_BITS)
 #define UNWIND_ROW_RULE(row) ((row) & ((1u << UNWIND_RULE_BITS) - 1))
 
-/* Numbers of registers are DWARF's: 6 is rbp, 7 is rsp. CFA: the stack pointer of the caller, once it has been returned to. */
+/*
+ * Numbers of registers are DWARF's: 6 is rbp, 7 is rsp. CFA: the stack pointer of the caller, once
+ * it has been returned to.
+ */
 enum unwind_kind {
 	UNWIND_UNKNOWN,	     /* by nothing that is told here */
 	UNWIND_CFA,	     /* CFA = reg + cfa_off; the return address is below it */
@@ -39,7 +43,8 @@ enum unwind_kind {
 	UNWIND_END,	     /* nobody has called this */
 	UNWIND_FRAME_POINTER, /* the file does not tell; the frame pointer may */
 	UNWIND_RA_REGISTER,  /* CFA = reg + cfa_off; the return address is in register `extra` */
-	UNWIND_ELSEWHERE,    /* the caller's frames are on another stack, and nothing here says where */
+	/* the caller's frames are on another stack, and nothing here says where */
+	UNWIND_ELSEWHERE,
 	UNWIND_KINDS,
 };
 
@@ -47,7 +52,8 @@ enum unwind_kind {
 #define UNWIND_BP_UNKNOWN 0x7fff
 /* In `extra`; the last two with UNWIND_CFA only. */
 #define UNWIND_BP_FROM_BP 0x10	   /* rbp is saved at rbp + bp_off, else at CFA + bp_off */
-#define UNWIND_OTHER_STACK 0x20	   /* the CFA may lie below the stack pointer: it is on another stack */
+/* the CFA may lie below the stack pointer: it is on another stack */
+#define UNWIND_OTHER_STACK 0x20
 #define UNWIND_WAS_INTERRUPTED 0x40 /* the caller has called nobody: it is where it ran */
 
 struct unwind_rule {

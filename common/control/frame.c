@@ -60,7 +60,8 @@ static int read_header(struct frame_reader *r, int sock)
 	uint32_t len_u;
 	ssize_t n;
 
-	n = io_recv_fds(sock, r->header + r->have, FRAME_HEADER - r->have, fds, FRAME_FDS_MAX, &n_fds, MSG_DONTWAIT);
+	n = io_recv_fds(sock, r->header + r->have, FRAME_HEADER - r->have, fds, FRAME_FDS_MAX,
+			&n_fds, MSG_DONTWAIT);
 	if (n == -EPROTO)
 		return FRAME_E_FDS;
 	if (n < 0)
@@ -159,8 +160,8 @@ void frame_queue_abandon(const struct frame_queue *q)
 }
 
 /* The item has room for `len` bytes. */
-static void item_push(struct frame_queue *q, struct frame_item *item, const char *text, size_t len, const int *fds,
-	size_t n_fds)
+static void item_push(struct frame_queue *q, struct frame_item *item, const char *text, size_t len,
+		      const int *fds, size_t n_fds)
 {
 	item->len = FRAME_HEADER + len;
 	item->sent = 0;
@@ -224,7 +225,8 @@ int frame_queue_flush(struct frame_queue *q, int sock, size_t budget)
 
 		if (budget == 0)
 			return FRAME_AGAIN;
-		n = io_send_fds(sock, item->data + item->sent, left < budget ? left : budget, item->fds, n_fds, MSG_DONTWAIT);
+		n = io_send_fds(sock, item->data + item->sent, left < budget ? left : budget,
+				item->fds, n_fds, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EWOULDBLOCK)
 			return FRAME_AGAIN;
 		if (n < 0)

@@ -50,7 +50,10 @@ void frame_reader_init(struct frame_reader *r, size_t max);
 void frame_reader_fini(struct frame_reader *r);
 /* True inside a frame: then a deadline runs. */
 bool frame_reader_is_half(const struct frame_reader *r);
-/* FRAME_DONE, FRAME_AGAIN, FRAME_EOF, FRAME_E_*, or -errno. After DONE take what you need, then reset. */
+/*
+ * FRAME_DONE, FRAME_AGAIN, FRAME_EOF, FRAME_E_*, or -errno. After DONE take what you need, then
+ * reset.
+ */
 int frame_reader_read(struct frame_reader *r, int sock) _must_check_;
 /* Forgets the frame, closes its descriptors, ready for the next. */
 void frame_reader_reset(struct frame_reader *r);
@@ -63,7 +66,8 @@ struct frame_queue {
 	size_t bytes; /* not yet sent */
 	size_t count;
 	size_t n_fds; /* that wait, each of them open here */
-	struct frame_item *reserve; /* for one short message when memory fails; NULL: none, or on its way */
+	/* for one short message when memory fails; NULL: none, or on its way */
+	struct frame_item *reserve;
 };
 
 void frame_queue_init(struct frame_queue *q);
@@ -71,9 +75,15 @@ void frame_queue_init(struct frame_queue *q);
 void frame_queue_fini(struct frame_queue *q);
 /* In a forked child: closes them, and frees nothing. */
 void frame_queue_abandon(const struct frame_queue *q);
-/* Copies the text, takes over the descriptors (also on failure: they are closed). -ENOMEM, -E2BIG. */
-int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *fds, size_t n_fds) _must_check_;
-/* Puts room aside for one message of FRAME_RESERVE_MAX bytes; back again once that is sent. -ENOMEM. */
+/*
+ * Copies the text, takes over the descriptors (also on failure: they are closed). -ENOMEM, -E2BIG.
+ */
+int frame_queue_push(struct frame_queue *q, const char *text, size_t len, int *fds,
+		     size_t n_fds) _must_check_;
+/*
+ * Puts room aside for one message of FRAME_RESERVE_MAX bytes; back again once that is sent.
+ * -ENOMEM.
+ */
 int frame_queue_reserve(struct frame_queue *q) _must_check_;
 /* Without memory: takes that room. -ENOMEM where there is none, or it is on its way already. */
 int frame_queue_push_reserved(struct frame_queue *q, const char *text, size_t len) _must_check_;
@@ -83,11 +93,11 @@ int frame_queue_flush(struct frame_queue *q, int sock, size_t budget) _must_chec
 /* ---- blocking calls with a deadline (CLOCK_MONOTONIC ns, see io_now_ns()), for clients */
 
 /* 0, -ETIMEDOUT, -EMSGSIZE, -errno. Descriptors stay the caller's. */
-int frame_send(int sock, const char *text, size_t len, const int *fds, size_t n_fds, uint64_t deadline_ns)
-	_must_check_;
+int frame_send(int sock, const char *text, size_t len, const int *fds, size_t n_fds,
+	       uint64_t deadline_ns) _must_check_;
 /*
  * One frame with a body of at most `max` bytes and up to FRAME_FDS_MAX descriptors; the caller
  * frees *ret_text and owns the fds. 0, FRAME_EOF, FRAME_E_*, -ETIMEDOUT, -errno.
  */
-int frame_recv(int sock, size_t max, char **ret_text, size_t *ret_len, int ret_fds[FRAME_FDS_MAX], size_t *ret_n_fds,
-	uint64_t deadline_ns) _must_check_;
+int frame_recv(int sock, size_t max, char **ret_text, size_t *ret_len, int ret_fds[FRAME_FDS_MAX],
+	       size_t *ret_n_fds, uint64_t deadline_ns) _must_check_;

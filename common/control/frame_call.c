@@ -28,7 +28,8 @@ static int wait_for(int sock, short events, uint64_t deadline_ns)
 	}
 }
 
-int frame_send(int sock, const char *text, size_t len, const int *fds, size_t n_fds, uint64_t deadline_ns)
+int frame_send(int sock, const char *text, size_t len, const int *fds, size_t n_fds,
+	       uint64_t deadline_ns)
 {
 	struct frame_queue q;
 	int copies[FRAME_FDS_MAX];
@@ -58,8 +59,8 @@ int frame_send(int sock, const char *text, size_t len, const int *fds, size_t n_
 	return r == FRAME_DONE ? 0 : r;
 }
 
-int frame_recv(int sock, size_t max, char **ret_text, size_t *ret_len, int ret_fds[FRAME_FDS_MAX], size_t *ret_n_fds,
-	uint64_t deadline_ns)
+int frame_recv(int sock, size_t max, char **ret_text, size_t *ret_len, int ret_fds[FRAME_FDS_MAX],
+	       size_t *ret_n_fds, uint64_t deadline_ns)
 {
 	struct frame_reader reader;
 	int r;

@@ -3,8 +3,8 @@
  * The accessors. Of json-c's calls these can bear that memory fails: the json_object_new_*() answer
  * NULL, json_object_array_add() and lh_table_resize() change nothing (so in the source of 0.16 and
  * of what came after it); json_object_object_add() is made to by json_tree_add(). Its tokener and
- * its writer cannot and are not used: see json_tree.c and json_text.c. tests/unit/common/control/test-json.c fails
- * each allocation of the library that there is.
+ * its writer cannot and are not used: see json_tree.c and json_text.c.
+ * tests/unit/common/control/test-json.c fails each allocation of the library that there is.
  */
 #include "common/control/json.h"
 
@@ -137,7 +137,10 @@ void json_add_int(struct json_object *o, const char *key, int64_t value)
 
 void json_add_uint(struct json_object *o, const char *key, uint64_t value)
 {
-	/* What does not fit a reader's int64 would be refused by it; nothing counted here gets there. */
+	/*
+	 * What does not fit a reader's int64 would be refused by it; nothing counted here gets
+	 * there.
+	 */
 	json_add_int(o, key, value > INT64_MAX ? INT64_MAX : (int64_t)value);
 }
 

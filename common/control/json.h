@@ -2,8 +2,8 @@
 /*
  * Strict JSON on json-c, and short accessors.
  *
- * json-c alone is too kind for text from a stranger: the last of two equal keys wins, numbers
- * that do not fit are clamped, lone surrogates become question marks. And it cannot bear that memory
+ * json-c alone is too kind for text from a stranger: the last of two equal keys wins, numbers that
+ * do not fit are clamped, lone surrogates become question marks. And it cannot bear that memory
  * fails: its tokener crashes, its writer leaves out what had no room. So its trees are all that is
  * used of it: a scanner without recursion knows the whole grammar and the limits, the tree is built
  * from what it reports, and the text is written here.
@@ -36,8 +36,8 @@ static inline void json_putp(struct json_object **o)
  * fit int64, other numbers finite, nothing after the value but white space. Returns 0,
  * JSON_E_INVALID with a sentence in `why` (may be NULL), or -ENOMEM.
  */
-int json_parse(const char *text, size_t len, size_t max_len, struct json_object **ret, char *why, size_t why_size)
-	_must_check_;
+int json_parse(const char *text, size_t len, size_t max_len, struct json_object **ret, char *why,
+	       size_t why_size) _must_check_;
 
 /* Reading. A member that is absent, null or of another type: NULL, or false and *ret untouched. */
 struct json_object *json_get(struct json_object *o, const char *key, enum json_type type);
@@ -59,7 +59,9 @@ bool json_get_bool(struct json_object *o, const char *key, bool *ret);
  * (common/base/escape.h).
  */
 void json_add(struct json_object *o, const char *key, struct json_object *value);
-/* Another tree's value as ours, too, and never to be changed; NULL (null, or absent): adds nothing. */
+/*
+ * Another tree's value as ours, too, and never to be changed; NULL (null, or absent): adds nothing.
+ */
 void json_add_shared(struct json_object *o, const char *key, struct json_object *value);
 void json_add_string(struct json_object *o, const char *key, const char *value /* NULL: null */);
 void json_add_text(struct json_object *o, const char *key, const char *bytes, size_t len);

@@ -29,7 +29,8 @@ static bool scan_fail(struct scan *s, const char *error)
 }
 
 /* What was scanned from `from` to here. */
-static bool scan_report(struct scan *s, enum json_event event, const unsigned char *from, size_t len)
+static bool scan_report(struct scan *s, enum json_event event, const unsigned char *from,
+			size_t len)
 {
 	const char *error = s->fn(s->arg, event, (const char *)from, len);
 
@@ -331,7 +332,8 @@ static bool scan_text(struct scan *s)
 	return s->p == s->end || scan_fail(s, "something follows the value");
 }
 
-bool json_scan(const char *text, size_t len, json_event_fn fn, void *arg, const char **ret_error, size_t *ret_at)
+bool json_scan(const char *text, size_t len, json_event_fn fn, void *arg, const char **ret_error,
+	       size_t *ret_at)
 {
 	struct scan s = {.p = (const unsigned char *)text, .start = (const unsigned char *)text,
 		.end = (const unsigned char *)text + len, .fn = fn, .arg = arg};

@@ -24,7 +24,9 @@ enum json_event {
 #define JSON_NUMBER_MAX 64 /* characters; a double needs 24 */
 
 /* NULL, or why the text is not to be read on: a constant sentence. */
-typedef const char *(*json_event_fn)(void *arg, enum json_event event, const char *text, size_t len);
+typedef const char *(*json_event_fn)(void *arg, enum json_event event, const char *text,
+				     size_t len);
 
 /* True for a whole value; else what is wrong, and at which byte. */
-bool json_scan(const char *text, size_t len, json_event_fn fn, void *arg, const char **ret_error, size_t *ret_at);
+bool json_scan(const char *text, size_t len, json_event_fn fn, void *arg, const char **ret_error,
+	       size_t *ret_at);

@@ -13,7 +13,9 @@
 #include "common/control/json.h"
 #include "common/control/json_tree.h"
 
-/* What we build is read by those who take JSON_DEPTH_MAX levels; some put it into a list of theirs. */
+/*
+ * What we build is read by those who take JSON_DEPTH_MAX levels; some put it into a list of theirs.
+ */
 #define TEXT_DEPTH_MAX (JSON_DEPTH_MAX * 2)
 
 struct text {
@@ -110,7 +112,8 @@ static int put_value(struct text *t, struct json_object *o)
 		put(t, "null", 4);
 		return 0;
 	case json_type_boolean:
-		put(t, json_object_get_boolean(o) ? "true" : "false", json_object_get_boolean(o) ? 4 : 5);
+		put(t, json_object_get_boolean(o) ? "true" : "false",
+		    json_object_get_boolean(o) ? 4 : 5);
 		return 0;
 	case json_type_int:
 		put_int(t, o);
@@ -144,7 +147,8 @@ static bool next_value(struct text *t, struct json_object **ret)
 {
 	struct level *l = &t->levels[t->depth - 1];
 
-	if (l->array ? l->n == json_object_array_length(l->array) : json_object_iter_equal(&l->it, &l->end))
+	if (l->array ? l->n == json_object_array_length(l->array)
+		     : json_object_iter_equal(&l->it, &l->end))
 		return false;
 	if (l->n > 0)
 		put_char(t, ',');

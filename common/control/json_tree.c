@@ -4,8 +4,8 @@
  * tokener cannot bear that an allocation of its own fails. Up to 0.16 it uses a key that strdup()
  * did not make, and crashes, and leaves out of a text what its buffer had no room for. 0.17 tells
  * that memory failed (json-c pull request 759), but not for each allocation (issues 854 and 857,
- * pull request 861, of 2024). No recursion: the scanner bounds the depth. One scratch buffer as long
- * as the text takes what had escapes in it.
+ * pull request 861, of 2024). No recursion: the scanner bounds the depth. One scratch buffer as
+ * long as the text takes what had escapes in it.
  */
 #include "common/control/json_tree.h"
 
@@ -87,7 +87,10 @@ static char *put_utf8(char *to, unsigned long c)
 	return to;
 }
 
-/* The scanner has seen that each escape is whole and each surrogate has its pair. Returns the length. */
+/*
+ * The scanner has seen that each escape is whole and each surrogate has its pair. Returns the
+ * length.
+ */
 static size_t unescape(const char *text, size_t len, char *to)
 {
 	static const char from[] = "bfnrt", into[] = "\b\f\n\r\t";
@@ -124,7 +127,9 @@ static size_t unescape(const char *text, size_t len, char *to)
 static const char *on_key(struct builder *b, const char *text, size_t len)
 {
 	b->key_size = unescape(text, len, b->scratch) + 1;
-	return json_object_object_get_ex(b->open[b->depth - 1], b->scratch, NULL) ? "the same key twice in an object" : NULL;
+	return json_object_object_get_ex(b->open[b->depth - 1], b->scratch, NULL)
+		       ? "the same key twice in an object"
+		       : NULL;
 }
 
 static const char *on_string(struct builder *b, const char *text, size_t len)
@@ -191,7 +196,8 @@ static int refuse(const char *what, size_t at, char *why, size_t why_size)
 	return JSON_E_INVALID;
 }
 
-int json_parse(const char *text, size_t len, size_t max_len, struct json_object **ret, char *why, size_t why_size)
+int json_parse(const char *text, size_t len, size_t max_len, struct json_object **ret, char *why,
+	       size_t why_size)
 {
 	struct builder b = {0};
 	const char *bad = NULL;

@@ -148,7 +148,8 @@ bool params_has(const struct params *p, const char *name);
 const char *params_string(const struct params *p, const char *name);
 #define PROTOCOL_TARGET_SIZE 24 /* of an integer as text */
 /* A PARAM_TARGET: its text, or its number in `buf`. */
-const char *params_target_name(const struct params *p, const char *name, char buf[PROTOCOL_TARGET_SIZE]);
+const char *params_target_name(const struct params *p, const char *name,
+			       char buf[PROTOCOL_TARGET_SIZE]);
 int64_t params_int(const struct params *p, const char *name);
 bool params_bool(const struct params *p, const char *name);
 size_t params_count(const struct params *p, const char *name);
@@ -179,13 +180,19 @@ extern const size_t protocol_n_limits;
 #define PROTOCOL_PAGE_MAX 500
 #define PROTOCOL_FETCH_MAX 16
 
-/* ---- messages; each returns a new object, NULL or one without text where memory has failed. Values are taken over. */
+/*
+ * ---- messages; each returns a new object, NULL or one without text where memory has failed.
+ * Values are taken over.
+ */
 
-struct json_object *protocol_request(int64_t id, const char *method, struct json_object *params, size_t n_fds);
+struct json_object *protocol_request(int64_t id, const char *method, struct json_object *params,
+				     size_t n_fds);
 struct json_object *protocol_result(int64_t id, struct json_object *result, size_t n_fds);
 /* Without an id (a request that could not be read): has_id false gives "id":null. */
-struct json_object *protocol_error(bool has_id, int64_t id, enum protocol_error code, const char *message);
-struct json_object *protocol_event(const char *event, uint64_t seq, uint64_t missed, struct json_object *data);
+struct json_object *protocol_error(bool has_id, int64_t id, enum protocol_error code,
+				   const char *message);
+struct json_object *protocol_event(const char *event, uint64_t seq, uint64_t missed,
+				   struct json_object *data);
 
 /* The schema file's text as one object. */
 struct json_object *protocol_schema(void);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Parameters against their table: the check that every request passes, and the accessors of what passed. */
+/*
+ * Parameters against their table: the check that every request passes, and the accessors of what
+ * passed.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,15 +10,18 @@
 
 #include "common/control/protocol.h"
 
-static enum protocol_error bad(char *why, size_t why_size, const struct protocol_param *p, const char *what)
+static enum protocol_error bad(char *why, size_t why_size, const struct protocol_param *p,
+			       const char *what)
 {
 	(void)snprintf(why, why_size, "%s: %s", p->name, what);
 	return API_BAD_PARAMS;
 }
 
-static enum protocol_error bad_range(char *why, size_t why_size, const struct protocol_param *p, const char *of)
+static enum protocol_error bad_range(char *why, size_t why_size, const struct protocol_param *p,
+				     const char *of)
 {
-	(void)snprintf(why, why_size, "%s: %s must be %lld to %lld", p->name, of, (long long)p->min, (long long)p->max);
+	(void)snprintf(why, why_size, "%s: %s must be %lld to %lld", p->name, of, (long long)p->min,
+		       (long long)p->max);
 	return API_BAD_PARAMS;
 }
 
@@ -124,7 +130,8 @@ static enum protocol_error check_value(
 			return bad(why, why_size, p, "must be true or false");
 		return API_OK;
 	case PARAM_CHOICE:
-		if (!json_object_is_type(v, json_type_string) || !is_choice(p->choices, json_object_get_string(v))) {
+		if (!json_object_is_type(v, json_type_string) ||
+		    !is_choice(p->choices, json_object_get_string(v))) {
 			(void)snprintf(why, why_size, "%s: must be one of %s", p->name, p->choices);
 			return API_BAD_PARAMS;
 		}
@@ -189,7 +196,8 @@ const char *params_string(const struct params *p, const char *name)
 	return v ? json_object_get_string(v) : q->def;
 }
 
-const char *params_target_name(const struct params *p, const char *name, char buf[PROTOCOL_TARGET_SIZE])
+const char *params_target_name(const struct params *p, const char *name,
+			       char buf[PROTOCOL_TARGET_SIZE])
 {
 	struct json_object *v = value(p, name);
 

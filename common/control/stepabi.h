@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The protocol between tracerd and tracerd-step: packets on a SOCK_SEQPACKET pair, each of them one of these structs in
- * native byte order, none longer than STEPABI_MAX.
+ * The protocol between tracerd and tracerd-step: packets on a SOCK_SEQPACKET pair, each of them one
+ * of these structs in native byte order, none longer than STEPABI_MAX.
  *
  *	tracectl			starts tracerd-step --control FD -p PID, as the user of the target
  *	tracerd-step -> tracectl	struct stepabi_hello, once: it has attached, or why it cannot
@@ -10,11 +10,12 @@
  *	tracerd -> tracerd-step		struct stepabi_freeze with one descriptor, a SOCK_SEQPACKET socket
  *	tracerd-step -> that socket	struct stepabi_frozen with the files of the recording, once
  *
- * Closing the connection ends the recording: the stepper detaches, and all threads run on freely. Until then
- * tracerd-step stays, even when its program has ended, so that the program's last moments can still be requested.
+ * Closing the connection ends the recording: the stepper detaches, and all threads run on freely.
+ * Until then tracerd-step stays, even when its program has ended, so that the program's last
+ * moments can still be requested.
  *
- * A stepper is the user's process, so tracerd trusts nothing of this. It refuses files that are not memfds with the
- * seals STEPABI_SEALS.
+ * A stepper is the user's process, so tracerd trusts nothing of this. It refuses files that are not
+ * memfds with the seals STEPABI_SEALS.
  */
 #pragma once
 
@@ -28,14 +29,14 @@
 #define STEPABI_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /*
- * The file that MMAP2 records name for code that exists in no file. It is relative to images/ of a bundle, or to a tree
- * for `perf script --symfs`.
+ * The file that MMAP2 records name for code that exists in no file. It is relative to images/ of a
+ * bundle, or to a tree for `perf script --symfs`.
  */
 #define STEPABI_CODE_PATH "/tracerd-step.code"
 
 /*
- * The command that perf.data files of stepped programs name as their recorder. By it a decoder knows that times in them
- * are the stepper's, and not what the program would have taken.
+ * The command that perf.data files of stepped programs name as their recorder. By it a decoder
+ * knows that times in them are the stepper's, and not what the program would have taken.
  */
 #define STEPABI_COMMAND "tracerd-step"
 
@@ -75,11 +76,13 @@ struct stepabi_stats {
 	uint64_t threads_all, processes_all;
 	uint64_t unexpected_jumps;	/* instructions that went where they cannot go */
 	uint64_t threads_not_recorded;	/* there were too many */
-	uint64_t stacks_not_written;	/* of threads, at a freeze: there was no room left in the file */
+	/* of threads, at a freeze: there was no room left in the file */
+	uint64_t stacks_not_written;
 	uint64_t overwritten;	 /* bytes of packets */
 	uint64_t bytes;		 /* of packets in memory */
 	uint64_t max_bytes;	 /* their limit */
-	uint64_t oldest_raw_ns;	 /* CLOCK_MONOTONIC_RAW; all packets since then are in memory. 0: there are none */
+	/* CLOCK_MONOTONIC_RAW; all packets since then are in memory. 0: there are none */
+	uint64_t oldest_raw_ns;
 };
 
 struct stepabi_freeze {
@@ -95,7 +98,8 @@ enum stepabi_file {
 
 struct stepabi_frozen {
 	uint32_t type;
-	uint32_t files;		 /* enum stepabi_file; the descriptors come in this order, lowest bit first */
+	/* enum stepabi_file; the descriptors come in this order, lowest bit first */
+	uint32_t files;
 	int32_t error;		 /* 0, or a negative errno and no files */
 	uint32_t reserved;
 	uint64_t raw_ns;	 /* CLOCK_MONOTONIC_RAW; the recording holds everything before */

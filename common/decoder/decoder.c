@@ -52,8 +52,9 @@ struct decoder {
 
 /* ---- starting */
 
-int decoder_start(const struct decoder_options *options, struct json_object *job, const int *fds, size_t n_fds,
-		  const struct decoder_callbacks *callbacks, void *arg, struct decoder **ret)
+int decoder_start(const struct decoder_options *options, struct json_object *job, const int *fds,
+		  size_t n_fds, const struct decoder_callbacks *callbacks, void *arg,
+		  struct decoder **ret)
 {
 	_cleanup_(decoder_freep) struct decoder *d = calloc(1, sizeof(*d));
 	int pair[2], pipe_fds[2], r;
@@ -130,15 +131,17 @@ pid_t decoder_pid(const struct decoder *d)
 
 static void kill_now(struct decoder *d)
 {
-	const struct itimerspec grace = {.it_value = {.tv_sec = DECODER_GRACE_MS / 1000,
-						      .tv_nsec = DECODER_GRACE_MS % 1000 * 1000000L}};
+	const struct itimerspec grace = {
+		.it_value = {.tv_sec = DECODER_GRACE_MS / 1000,
+			     .tv_nsec = DECODER_GRACE_MS % 1000 * 1000000L}};
 	struct itimerspec running;
 
 	if (d->pid <= 0)
 		return;
 	(void)kill(d->pid, SIGKILL);
 	/* from the first time on */
-	if (timerfd_gettime(d->grace_fd, &running) == 0 && !running.it_value.tv_sec && !running.it_value.tv_nsec)
+	if (timerfd_gettime(d->grace_fd, &running) == 0 && !running.it_value.tv_sec &&
+	    !running.it_value.tv_nsec)
 		(void)timerfd_settime(d->grace_fd, 0, &grace, NULL);
 }
 
@@ -159,8 +162,12 @@ void decoder_cancel(struct decoder *d)
 {
 	struct json_object *body = json_object_new_object();
 
-	/* A decoder that the message does not reach is killed. One that ignores it meets the caller's timeout. */
-	if (!body || decoder_packet_send(d->link_fd, DECODER_PACKET_CANCEL, body, NULL, 0, MSG_DONTWAIT) < 0)
+	/*
+	 * A decoder that the message does not reach is killed. One that ignores it meets the
+	 * caller's timeout.
+	 */
+	if (!body ||
+	    decoder_packet_send(d->link_fd, DECODER_PACKET_CANCEL, body, NULL, 0, MSG_DONTWAIT) < 0)
 		decoder_kill(d);
 	json_object_put(body);
 }
@@ -191,7 +198,8 @@ static void stderr_text(const struct decoder *d, char *ret, size_t size)
 	ret[len] = '\0';
 }
 
-static void describe(const struct decoder *d, int status, enum decoder_end end, char *ret, size_t size)
+static void describe(const struct decoder *d, int status, enum decoder_end end, char *ret,
+		     size_t size)
 {
 	if (end == DECODER_DONE)
 		ret[0] = '\0';
@@ -200,7 +208,8 @@ static void describe(const struct decoder *d, int status, enum decoder_end end, 
 	else if (d->broken)
 		(void)snprintf(ret, size, "the decoder was killed: %s", d->broken);
 	else if (end == DECODER_KILLED)
-		(void)snprintf(ret, size, "the decoder was killed%s", d->pid > 0 ? " and has not died yet" : "");
+		(void)snprintf(ret, size, "the decoder was killed%s",
+			       d->pid > 0 ? " and has not died yet" : "");
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
 		(void)snprintf(ret, size, "the decoder used up its processor time");
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ)
@@ -217,7 +226,10 @@ static void describe(const struct decoder *d, int status, enum decoder_end end, 
 
 static void ended(struct decoder *d, int status, const struct rusage *usage)
 {
-	struct decoder_outcome o = {.status = status, .undead = d->pid > 0, .requests = d->requests, .found = d->found};
+	struct decoder_outcome o = {.status = status,
+				    .undead = d->pid > 0,
+				    .requests = d->requests,
+				    .found = d->found};
 	char message[640], err[DECODER_MAX_STDERR * 2];
 
 	if (d->killed)
@@ -227,7 +239,8 @@ static void ended(struct decoder *d, int status, const struct rusage *usage)
 	else if (!d->result.ok)
 		o.end = DECODER_REFUSED;
 	else if (WEXITSTATUS(status) != 0)
-		o.end = DECODER_CRASHED; /* it said ok and then was not: its output cannot be trusted */
+		/* it said ok and then was not: its output cannot be trusted */
+		o.end = DECODER_CRASHED;
 	else
 		o.end = DECODER_DONE;
 	if (o.end == DECODER_DONE || o.end == DECODER_REFUSED)
@@ -236,8 +249,10 @@ static void ended(struct decoder *d, int status, const struct rusage *usage)
 	stderr_text(d, err, sizeof(err));
 	o.message = message;
 	o.stderr_text = err;
-	o.cpu_ns = ((uint64_t)usage->ru_utime.tv_sec + (uint64_t)usage->ru_stime.tv_sec) * 1000000000ULL +
-		   ((uint64_t)usage->ru_utime.tv_usec + (uint64_t)usage->ru_stime.tv_usec) * 1000ULL;
+	o.cpu_ns =
+		((uint64_t)usage->ru_utime.tv_sec + (uint64_t)usage->ru_stime.tv_sec) *
+			1000000000ULL +
+		((uint64_t)usage->ru_utime.tv_usec + (uint64_t)usage->ru_stime.tv_usec) * 1000ULL;
 	o.max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024;
 	d->callbacks.on_end(d, &o, d->arg);
 }
@@ -249,7 +264,8 @@ void decoder_poll(const struct decoder *d, struct pollfd ret[DECODER_N_FDS])
 	const short out = d->n_queued ? POLLOUT : 0;
 
 	/* what a broken one still says is not read, and would wake us until it is dead */
-	ret[0] = (struct pollfd){.fd = d->link_ended || d->broken ? -1 : d->link_fd, .events = (short)(POLLIN | out)};
+	ret[0] = (struct pollfd){.fd = d->link_ended || d->broken ? -1 : d->link_fd,
+				 .events = (short)(POLLIN | out)};
 	ret[1] = (struct pollfd){.fd = d->stderr_fd, .events = POLLIN};
 	ret[2] = (struct pollfd){.fd = d->pidfd, .events = POLLIN};
 	ret[3] = (struct pollfd){.fd = d->grace_fd, .events = POLLIN};
@@ -282,7 +298,8 @@ static int send_answer(struct decoder *d, const struct file_answer *file, int fd
 
 	if (!body)
 		return -ENOMEM;
-	r = decoder_packet_send(d->link_fd, DECODER_PACKET_FILE, body, &fd, fd >= 0 ? 1 : 0, MSG_DONTWAIT);
+	r = decoder_packet_send(d->link_fd, DECODER_PACKET_FILE, body, &fd, fd >= 0 ? 1 : 0,
+				MSG_DONTWAIT);
 	json_object_put(body);
 	return r;
 }
@@ -300,7 +317,8 @@ static void send_queued(struct decoder *d)
 		close_fdp(&q->fd);
 		sent++;
 		if (r < 0 && r != -EPIPE)
-			kill_broken(d, r == -ENOMEM ? "no memory for an answer to it" : "its link failed");
+			kill_broken(d, r == -ENOMEM ? "no memory for an answer to it"
+						    : "its link failed");
 	}
 	if (sent == 0)
 		return;
@@ -332,7 +350,8 @@ int decoder_answer(struct decoder *d, const struct file_answer *file, int fd)
 	if (r < 0 && r != -EAGAIN) {
 		/* it would wait for this one until its time is up */
 		if (r != -EPIPE)
-			kill_broken(d, r == -ENOMEM ? "no memory for an answer to it" : "its link failed");
+			kill_broken(d, r == -ENOMEM ? "no memory for an answer to it"
+						    : "its link failed");
 		return -EPIPE;
 	}
 	if (r == -EAGAIN) {
@@ -435,7 +454,8 @@ static bool read_link(struct decoder *d)
 		if (r == 0 || r == -EAGAIN)
 			return false;
 		if (r < 0) {
-			kill_broken(d, r == -ENOMEM ? "no memory for a message of it" : "its messages were malformed");
+			kill_broken(d, r == -ENOMEM ? "no memory for a message of it"
+						    : "its messages were malformed");
 			return false;
 		}
 		broken = handle(d, &p);
@@ -456,11 +476,14 @@ int decoder_dispatch(struct decoder *d)
 	int status;
 	pid_t pid;
 
-	/* Whether it has ended is asked first: then what the link holds is all there will ever be. */
+	/*
+	 * Whether it has ended is asked first: then what the link holds is all there will ever be.
+	 */
 	for (;;) {
 		siginfo_t info = {0};
 
-		if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == EINTR)
+		if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 &&
+		    errno == EINTR)
 			continue;
 		pid = info.si_pid;
 		break;
@@ -468,8 +491,10 @@ int decoder_dispatch(struct decoder *d)
 	send_queued(d);
 	more = read_link(d);
 	read_stderr(d);
-	if (pid != d->pid && io_read_full(d->grace_fd, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
-		ended(d, 0, &usage); /* killed long ago: what it would still say counts for nothing */
+	if (pid != d->pid &&
+	    io_read_full(d->grace_fd, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
+		/* killed long ago: what it would still say counts for nothing */
+		ended(d, 0, &usage);
 		return 1;
 	}
 	if (pid != d->pid || more)

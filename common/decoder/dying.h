@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoders that were killed and have not died yet. A process that waits for a file system dies when that answers, which
- * may be never; nobody waits for it. For common/decoder/decoder.c, which puts them here, and for the program around it, which
- * reaps them when their descriptor says so, and reports how many there are.
+ * Decoders that were killed and have not died yet. A process that waits for a file system dies when
+ * that answers, which may be never; nobody waits for it. For common/decoder/decoder.c, which puts
+ * them here, and for the program around it, which reaps them when their descriptor says so, and
+ * reports how many there are.
  *
- * They are children of the process, so there is one list. One thread uses it: the one that starts decoders.
+ * They are children of the process, so there is one list. One thread uses it: the one that starts
+ * decoders.
  */
 #pragma once
 
@@ -24,12 +26,14 @@ void dying_child_free(struct dying_child *c); /* one that was not put on the lis
 /* Whether so many have not died that `uid` gets no more. */
 bool decoder_dying_full(uid_t uid);
 
-/* Kills the child and takes `c` and `pidfd` over. It is reaped at once where it has died already. */
+/*
+ * Kills the child and takes `c` and `pidfd` over. It is reaped at once where it has died already.
+ */
 void decoder_dying_add(struct dying_child *c, pid_t pid, int pidfd);
 
 /*
- * Readable when one can be reaped; for the life of the process. Made at the first call, -errno where that fails: then
- * they are reaped when the next one is added.
+ * Readable when one can be reaped; for the life of the process. Made at the first call, -errno
+ * where that fails: then they are reaped when the next one is added.
  */
 int decoder_dying_fd(void);
 void decoder_dying_reap(void);

@@ -100,7 +100,10 @@ void opener_free(struct opener *o)
 	free(o);
 }
 
-/* What an O_PATH descriptor stands for, opened for reading if it is a regular file: to open a device does something. */
+/*
+ * What an O_PATH descriptor stands for, opened for reading if it is a regular file: to open a
+ * device does something.
+ */
 static int open_found(int found, int *ret_fd, struct stat *ret_stat)
 {
 	char name[32];
@@ -120,7 +123,8 @@ static int open_found(int found, int *ret_fd, struct stat *ret_stat)
 
 static int open_in(int root, const char *path, uint64_t resolve, int *ret_fd, struct stat *ret_stat)
 {
-	_cleanup_close_ int found = openat2_fd(root, path, O_PATH, 0, RESOLVE_NO_MAGICLINKS | resolve);
+	_cleanup_close_ int found =
+		openat2_fd(root, path, O_PATH, 0, RESOLVE_NO_MAGICLINKS | resolve);
 
 	return found < 0 ? found : open_found(found, ret_fd, ret_stat);
 }
@@ -133,7 +137,10 @@ struct attempt {
 	struct opener_answer *answer;
 	/* the reason to tell, the weightiest so far */
 	int weight;
-	/* found, but not the file of the record: given where nothing better is found and that is allowed */
+	/*
+	 * found, but not the file of the record: given where nothing better is found and that is
+	 * allowed
+	 */
 	int changed_fd;
 	enum opener_source changed_source;
 	struct stat changed_stat;
@@ -160,20 +167,23 @@ static bool elf_magic(int fd)
 {
 	char magic[4];
 
-	return io_pread_full(fd, magic, sizeof(magic), 0) == sizeof(magic) && !memcmp(magic, "\177ELF", 4);
+	return io_pread_full(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+	       !memcmp(magic, "\177ELF", 4);
 }
 
 /*
- * Code in another format, or a dump of memory. A decoder that lies must not get any file that its user can read: so it is one that the user has
- * put where objects are looked for, or, offline, the very one that the record names by its inode. Numbers of inodes can be guessed, so a
- * daemon answers with no such file of its machine.
+ * Code in another format, or a dump of memory. A decoder that lies must not get any file that its
+ * user can read: so it is one that the user has put where objects are looked for, or, offline, the
+ * very one that the record names by its inode. Numbers of inodes can be guessed, so a daemon
+ * answers with no such file of its machine.
  */
 static bool is_flat_code(const struct attempt *a, int fd, const struct stat *st, bool world)
 {
 	const struct file_request *request = a->request;
 
 	return request->kind == FILE_REQUEST_OBJECT && request->build_id_len == 0 &&
-	       (!world || (!a->o->options.strict && request->ino != 0 && fileid_is_mapped(fd, st, request->maj, request->min, request->ino)));
+	       (!world || (!a->o->options.strict && request->ino != 0 &&
+			   fileid_is_mapped(fd, st, request->maj, request->min, request->ino)));
 }
 
 static void remember(char *dst, const char *path)
@@ -182,13 +192,17 @@ static void remember(char *dst, const char *path)
 }
 
 /* Takes over the fd. True: it is the answer. */
-static bool judge(struct attempt *a, enum opener_source source, const char *path, int fd, const struct stat *st)
+static bool judge(struct attempt *a, enum opener_source source, const char *path, int fd,
+		  const struct stat *st)
 {
 	_cleanup_close_ int owned = fd;
-	const bool perfmap = a->request->kind == FILE_REQUEST_PERFMAP, world = source == OPENER_TARGET || source == OPENER_HOST;
+	const bool perfmap = a->request->kind == FILE_REQUEST_PERFMAP,
+		   world = source == OPENER_TARGET || source == OPENER_HOST;
 	const struct opener_options *options = &a->o->options;
 	const bool flat = !perfmap && !elf_magic(fd);
-	const uint64_t max = perfmap ? OPENER_MAX_PERFMAP : flat ? OPENER_MAX_FLAT : OPENER_MAX_FILE;
+	const uint64_t max = perfmap ? OPENER_MAX_PERFMAP
+			     : flat  ? OPENER_MAX_FLAT
+				     : OPENER_MAX_FILE;
 
 	if (st->st_size < 0 || (uint64_t)st->st_size > max) {
 		because(a, WEIGHT_REFUSED, "the file is too large");
@@ -203,13 +217,16 @@ static bool judge(struct attempt *a, enum opener_source source, const char *path
 		because(a, WEIGHT_REFUSED, "not an ELF file");
 		return false;
 	}
-	/* Copies in a bundle or a tree have other inodes; their build id decides, in the decoder. */
+	/*
+	 * Copies in a bundle or a tree have other inodes; their build id decides, in the decoder.
+	 */
 	if (a->request->kind == FILE_REQUEST_OBJECT && world) {
 		if (a->request->ino == 0 && options->strict) {
 			because(a, WEIGHT_REFUSED, "the record does not say the file's inode");
 			return false;
 		}
-		if (a->request->ino != 0 && !fileid_is_mapped(fd, st, a->request->maj, a->request->min, a->request->ino)) {
+		if (a->request->ino != 0 &&
+		    !fileid_is_mapped(fd, st, a->request->maj, a->request->min, a->request->ino)) {
 			because(a, WEIGHT_CHANGED, "another file is at this path now");
 			if (!options->strict && a->changed_fd < 0) {
 				a->changed_fd = take_fd(&owned);
@@ -232,7 +249,8 @@ static void because_errno(struct attempt *a, int r)
 	if (r == -ENOENT || r == -ENOTDIR)
 		because(a, WEIGHT_ABSENT, "no such file");
 	else if (r == -EXDEV || r == -ELOOP)
-		because(a, WEIGHT_REFUSED, "the path leads out of its root or over a forbidden link");
+		because(a, WEIGHT_REFUSED,
+			"the path leads out of its root or over a forbidden link");
 	else if (r == -EMEDIUMTYPE)
 		because(a, WEIGHT_REFUSED, "not a regular file");
 	else
@@ -242,7 +260,8 @@ static void because_errno(struct attempt *a, int r)
 /* `path` without leading slashes, in one root. */
 static bool try_in(struct attempt *a, const struct root *root, const char *path)
 {
-	uint64_t resolve = root->resolve | (a->request->kind == FILE_REQUEST_PERFMAP ? RESOLVE_NO_SYMLINKS : 0);
+	uint64_t resolve = root->resolve |
+			   (a->request->kind == FILE_REQUEST_PERFMAP ? RESOLVE_NO_SYMLINKS : 0);
 	struct stat st;
 	int fd, r;
 
@@ -289,7 +308,9 @@ static bool open_object(struct attempt *a)
 	size_t len;
 
 	for (size_t i = 0; request->ino && i < a->o->n_roots; i++) {
-		/* where a bundle keeps the second file of one path; see daemon/snapshot/objects.c */
+		/*
+		 * where a bundle keeps the second file of one path; see daemon/snapshot/objects.c
+		 */
 		if (a->o->roots[i].source != OPENER_BUNDLE)
 			continue;
 		(void)snprintf(path, sizeof(path), ".inode/%u-%u-%llu", request->maj, request->min,
@@ -299,7 +320,8 @@ static bool open_object(struct attempt *a)
 	}
 	a->weight = 0;
 	for (size_t i = 0; request->path[0] == '/' && i < a->o->n_roots; i++)
-		if (a->o->roots[i].source == OPENER_BUNDLE && try_in(a, &a->o->roots[i], request->path))
+		if (a->o->roots[i].source == OPENER_BUNDLE &&
+		    try_in(a, &a->o->roots[i], request->path))
 			return true;
 	if (try_mapped(a))
 		return true;
@@ -337,7 +359,8 @@ static bool beside(struct attempt *a, const char *before, const char *between, c
 
 	if (object[0] != '/' || !slash)
 		return false;
-	n = snprintf(path, sizeof(path), "%s%.*s/%s%s", before, (int)(slash - object), object, between, name);
+	n = snprintf(path, sizeof(path), "%s%.*s/%s%s", before, (int)(slash - object), object,
+		     between, name);
 	return n > 0 && (size_t)n < sizeof(path) && try_all(a, path);
 }
 
@@ -350,7 +373,8 @@ static bool open_debug(struct attempt *a)
 	/* .gnu_debuglink holds a file name, and a name is all that it may be */
 	if (!*name || strchr(name, '/') || !strcmp(name, ".."))
 		return false;
-	return beside(a, "", "", name) || beside(a, "", ".debug/", name) || beside(a, "/usr/lib/debug", "", name);
+	return beside(a, "", "", name) || beside(a, "", ".debug/", name) ||
+	       beside(a, "/usr/lib/debug", "", name);
 }
 
 static bool open_dwz(struct attempt *a)
@@ -428,7 +452,8 @@ static bool open_ring(struct attempt *a)
 		because(a, WEIGHT_REFUSED, "not the name of event rings or of a Go trace");
 		return false;
 	}
-	r = open_in(a->o->bundle_fd, request->path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd, &st);
+	r = open_in(a->o->bundle_fd, request->path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd,
+		    &st);
 	if (r == 0 && (st.st_size < 0 || (uint64_t)st.st_size > OPENER_MAX_FILE))
 		r = -EFBIG;
 	if (r < 0) {

@@ -52,8 +52,8 @@ void decoder_packet_fini(struct decoder_packet *p)
 	p->n_fds = 0;
 }
 
-int decoder_packet_send(int sock, enum decoder_packet_type type, struct json_object *body, const int *fds, size_t n_fds,
-		 int flags)
+int decoder_packet_send(int sock, enum decoder_packet_type type, struct json_object *body,
+			const int *fds, size_t n_fds, int flags)
 {
 	struct packet_header h = {.version = DECODER_PROTOCOL_VERSION, .type = (uint16_t)type};
 	_cleanup_free_ char *packet = NULL;
@@ -90,7 +90,8 @@ int decoder_packet_recv(int sock, struct decoder_packet *ret, int flags)
 	buf = malloc(sizeof(h) + DECODER_PACKET_MAX_TEXT + 1);
 	if (!buf)
 		return -ENOMEM;
-	n = io_recv_fds(sock, buf, sizeof(h) + DECODER_PACKET_MAX_TEXT + 1, p.fds, DECODER_PACKET_MAX_FDS, &p.n_fds, flags);
+	n = io_recv_fds(sock, buf, sizeof(h) + DECODER_PACKET_MAX_TEXT + 1, p.fds,
+			DECODER_PACKET_MAX_FDS, &p.n_fds, flags);
 	if (n == -ECONNRESET || n == 0)
 		return 0;
 	if (n < 0)
@@ -98,7 +99,8 @@ int decoder_packet_recv(int sock, struct decoder_packet *ret, int flags)
 	if ((size_t)n < sizeof(h))
 		goto protocol;
 	memcpy(&h, buf, sizeof(h));
-	if (h.version != DECODER_PROTOCOL_VERSION || !type_is_known(h.type) || h.length != (size_t)n - sizeof(h))
+	if (h.version != DECODER_PROTOCOL_VERSION || !type_is_known(h.type) ||
+	    h.length != (size_t)n - sizeof(h))
 		goto protocol;
 	r = json_parse(buf + sizeof(h), h.length, DECODER_PACKET_MAX_TEXT, &p.body, NULL, 0);
 	if (r < 0) {
@@ -284,7 +286,8 @@ static int get_pid(struct json_object *o, const char *key, pid_t *ret)
 int file_request_from_json(struct json_object *body, struct file_request *ret)
 {
 	struct file_request *n = ret;
-	const char *kind = json_get_string(body, "kind"), *build_id = json_get_string(body, "build_id");
+	const char *kind = json_get_string(body, "kind"),
+		   *build_id = json_get_string(body, "build_id");
 	int64_t ino = 0;
 	size_t k = 0;
 
@@ -302,7 +305,8 @@ int file_request_from_json(struct json_object *body, struct file_request *ret)
 	if (!json_get_int(body, "ino", &ino) && json_object_object_get(body, "ino"))
 		return -EPROTO;
 	n->ino = (uint64_t)ino;
-	if (build_id && hex_decode(build_id, n->build_id, sizeof(n->build_id), &n->build_id_len) < 0)
+	if (build_id &&
+	    hex_decode(build_id, n->build_id, sizeof(n->build_id), &n->build_id_len) < 0)
 		return -EPROTO;
 	return 0;
 }
@@ -327,7 +331,10 @@ static int note_get(struct json_object *o, struct filenote *ret)
 	if (!json_get_int(o, "mtime_ns", &ret->mtime_ns) || !json_get_uint(o, "size", &ret->size))
 		return -EPROTO;
 	ret->has_head = head != NULL;
-	return head && (hex_decode(head, ret->head, sizeof(ret->head), &len) < 0 || len != sizeof(ret->head)) ? -EPROTO : 0;
+	return head && (hex_decode(head, ret->head, sizeof(ret->head), &len) < 0 ||
+			len != sizeof(ret->head))
+		       ? -EPROTO
+		       : 0;
 }
 
 struct json_object *file_answer_to_json(const struct file_answer *file)
@@ -385,7 +392,8 @@ int file_verdict_from_json(struct json_object *body, struct file_verdict *ret)
 	const char *build_id = json_get_string(body, "build_id");
 	struct file_verdict v = {0};
 
-	if (get_u32(body, "req", true, &v.req) < 0 || !json_get_bool(body, "recognised", &v.recognised) ||
+	if (get_u32(body, "req", true, &v.req) < 0 ||
+	    !json_get_bool(body, "recognised", &v.recognised) ||
 	    (build_id && hex_decode(build_id, v.build_id, sizeof(v.build_id), &v.build_id_len) < 0))
 		return -EPROTO;
 	*ret = v;
@@ -409,7 +417,8 @@ int decoder_progress_from_json(struct json_object *body, struct decoder_progress
 	struct decoder_progress p = {0};
 	const char *stage = json_get_string(body, "stage");
 
-	if (!stage || !json_get_uint(body, "done", &p.done) || !json_get_uint(body, "total", &p.total))
+	if (!stage || !json_get_uint(body, "done", &p.done) ||
+	    !json_get_uint(body, "total", &p.total))
 		return -EPROTO;
 	copy_escaped(p.stage, sizeof(p.stage), stage);
 	*ret = p;
@@ -421,7 +430,8 @@ int decoder_result_from_json(struct json_object *body, struct decoder_result *re
 	struct decoder_result r = {0};
 	uint32_t output_errno;
 
-	if (!json_get_bool(body, "ok", &r.ok) || get_u32(body, "output_errno", false, &output_errno) < 0 ||
+	if (!json_get_bool(body, "ok", &r.ok) ||
+	    get_u32(body, "output_errno", false, &output_errno) < 0 ||
 	    output_errno > DECODER_MAX_ERRNO)
 		return -EPROTO;
 	r.output_errno = (int)output_errno;

@@ -10,16 +10,20 @@
  *   parent -> decoder   JOB once, FILE for each NEED, CANCEL
  *   decoder -> parent   NEED, VERDICT for each FILE that was found, PROGRESS, at last RESULT
  *
- * Numbers of requests rise, so each is of one NEED. What the file of a NEED is, only the decoder knows: it has looked
- * into it. A parent copies nothing before the verdict says "recognised", which means of
+ * Numbers of requests rise, so each is of one NEED. What the file of a NEED is, only the decoder
+ * knows: it has looked into it. A parent copies nothing before the verdict says "recognised", which
+ * means of
  *
- *   object    an ELF file with code, with the build id that was asked for, or that the recording has for its path
- *   debug     an ELF file with the build id that was asked for; .gnu_debuglink's CRC alone is not enough
+ *   object    an ELF file with code, with the build id that was asked for, or that the recording
+ *             has for its path
+ *   debug     an ELF file with the build id that was asked for; .gnu_debuglink's CRC alone is not
+ *             enough
  *   dwz       the same
  *   perfmap   entries of a JIT's map in all but very few of its lines (decode/object/perfmap.h)
  *   ring      a copy of rings that does not contradict itself
  *
- * With the option "identify" a decoder asks at its end for objects that nobody needed, too, and tells their build ids.
+ * With the option "identify" a decoder asks at its end for objects that nobody needed, too, and
+ * tells their build ids.
  */
 #pragma once
 
@@ -70,8 +74,8 @@ void decoder_packet_fini(struct decoder_packet *p);
  * -EAGAIN: the link is full, nothing was sent. -EMSGSIZE: the text is longer than a packet may be.
  * -EPIPE: the other end is gone.
  */
-int decoder_packet_send(int sock, enum decoder_packet_type type, struct json_object *body, const int *fds, size_t n_fds,
-		 int flags) _must_check_;
+int decoder_packet_send(int sock, enum decoder_packet_type type, struct json_object *body,
+			const int *fds, size_t n_fds, int flags) _must_check_;
 
 /*
  * Receives one packet. Returns 1 and fills *ret (which the caller finishes), 0 at the end of the
@@ -81,15 +85,26 @@ int decoder_packet_recv(int sock, struct decoder_packet *ret, int flags) _must_c
 
 /* ---- typed bodies; from_json answers -EPROTO for what is missing, of a wrong type or too long */
 
-/* FILE_REQUEST_RING: `path` is a file of the bundle, rings/PID-START.ring or the trace of a Go program, as its meta.json names it. */
-enum file_request_kind { FILE_REQUEST_OBJECT, FILE_REQUEST_DEBUG, FILE_REQUEST_DWZ, FILE_REQUEST_PERFMAP, FILE_REQUEST_RING };
+/*
+ * FILE_REQUEST_RING: `path` is a file of the bundle, rings/PID-START.ring or the trace of a Go
+ * program, as its meta.json names it.
+ */
+enum file_request_kind {
+	FILE_REQUEST_OBJECT,
+	FILE_REQUEST_DEBUG,
+	FILE_REQUEST_DWZ,
+	FILE_REQUEST_PERFMAP,
+	FILE_REQUEST_RING
+};
 const char *file_request_kind_to_string(enum file_request_kind kind);
 
 struct file_request {
 	uint32_t req;
 	enum file_request_kind kind;
-	char path[FILE_REQUEST_MAX_PATH + 1]; /* as mapped, or of .gnu_debuglink / .gnu_debugaltlink; "" if none */
-	char object[FILE_REQUEST_MAX_PATH + 1]; /* for debug: the object whose debug file this is; "" if none */
+	/* as mapped, or of .gnu_debuglink / .gnu_debugaltlink; "" if none */
+	char path[FILE_REQUEST_MAX_PATH + 1];
+	/* for debug: the object whose debug file this is; "" if none */
+	char object[FILE_REQUEST_MAX_PATH + 1];
 	uint32_t maj, min;
 	uint64_t ino; /* 0: unknown */
 	pid_t pid, nspid;
@@ -106,8 +121,8 @@ struct file_answer {
 	bool found;
 	bool changed; /* found by path, but device and inode are not those of the record */
 	/*
-	 * Of an object: it is the mapped file itself and no copy, so its times say whether it was written to since. `noted`: what it was when
-	 * its mapping was first seen, or before.
+	 * Of an object: it is the mapped file itself and no copy, so its times say whether it was
+	 * written to since. `noted`: what it was when its mapping was first seen, or before.
 	 */
 	bool dated, noted;
 	struct filenote note;
@@ -120,7 +135,10 @@ int file_answer_from_json(struct json_object *body, struct file_answer *ret) _mu
 struct file_verdict {
 	uint32_t req;
 	bool recognised;
-	/* Of an object that is the one that was asked for, needed or not; length 0: it has none, or is another. */
+	/*
+	 * Of an object that is the one that was asked for, needed or not; length 0: it has none, or
+	 * is another.
+	 */
 	uint8_t build_id[FILE_REQUEST_MAX_BUILD_ID];
 	size_t build_id_len;
 };
@@ -139,7 +157,8 @@ int decoder_progress_from_json(struct json_object *body, struct decoder_progress
 struct decoder_result {
 	bool ok;
 	char error[512];		/* escaped text, "" when ok */
-	int output_errno;		/* why the output could not be written, as in errno; 0: it was not that */
+	/* why the output could not be written, as in errno; 0: it was not that */
+	int output_errno;
 	struct json_object *stats;	/* borrowed from the body; NULL if absent */
 	struct json_object *losses;	/* likewise */
 	struct json_object *summary;	/* likewise */

@@ -45,8 +45,8 @@ static void die_first(void)
 }
 
 /*
- * No handler of ours may run in the child, which has our memory. By the kernel's call: the C library keeps two signals, and
- * their handlers, to itself.
+ * No handler of ours may run in the child, which has our memory. By the kernel's call: the C
+ * library keeps two signals, and their handlers, to itself.
  */
 static void forget_handlers(void)
 {
@@ -58,28 +58,32 @@ static void forget_handlers(void)
 }
 
 /*
- * In the child between vfork and exec: system calls only, no memory of the parent is changed but this stack.
- * Whatever fails but exec leaves the decoder with its own sandbox still to come.
+ * In the child between vfork and exec: system calls only, no memory of the parent is changed but
+ * this stack. Whatever fails but exec leaves the decoder with its own sandbox still to come.
  *
- * Somebody may stop it at any instruction, and end the daemon. From its first call on it dies with the daemon, stopped or
- * not, but before that it keeps all descriptors of the daemon open. So no lock of ours may belong to a descriptor, and
- * none does: see daemon/base/lock.h.
+ * Somebody may stop it at any instruction, and end the daemon. From its first call on it dies with
+ * the daemon, stopped or not, but before that it keeps all descriptors of the daemon open. So no
+ * lock of ours may belong to a descriptor, and none does: see daemon/base/lock.h.
  */
-_Noreturn static void child(const struct decoder_options *o, char *const argv[], char *const envp[], int link_fd,
-			    int stderr_fd, int null_fd, pid_t parent)
+_Noreturn static void child(const struct decoder_options *o, char *const argv[], char *const envp[],
+			    int link_fd, int stderr_fd, int null_fd, pid_t parent)
 {
 	struct sched_param param = {.sched_priority = 0};
 	sigset_t none;
 
 	/*
-	 * Dies with the thread that started it. posix_spawn() cannot do this, nor limits or capabilities, hence vfork:
-	 * the daemon has large mappings, and a fork would copy their page tables.
+	 * Dies with the thread that started it. posix_spawn() cannot do this, nor limits or
+	 * capabilities, hence vfork: the daemon has large mappings, and a fork would copy their
+	 * page tables.
 	 */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(DECODER_EXEC_FAILED);
-	/* The fds are all above 3 (see decoder_spawn()), so none is overwritten before it is used. */
-	if (dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(stderr_fd, 2) < 0 || dup2(link_fd, DECODER_PROTOCOL_FD) < 0)
+	/*
+	 * The fds are all above 3 (see decoder_spawn()), so none is overwritten before it is used.
+	 */
+	if (dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(stderr_fd, 2) < 0 ||
+	    dup2(link_fd, DECODER_PROTOCOL_FD) < 0)
 		_exit(DECODER_EXEC_FAILED);
 	if (syscall(SYS_close_range, DECODER_PROTOCOL_FD + 1, ~0U, 0) < 0)
 		_exit(DECODER_EXEC_FAILED); /* Linux 5.9 */
@@ -88,8 +92,10 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 		struct __user_cap_data_struct caps[2] = {{0}};
 
 		/* root's exec would get all capabilities back, but for these bits */
-		(void)prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-						       SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED, 0, 0, 0);
+		(void)prctl(PR_SET_SECUREBITS,
+			    SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+				    SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED,
+			    0, 0, 0);
 		(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 		for (int c = 0; c <= CAP_LAST_CAP; c++)
 			(void)prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
@@ -108,7 +114,8 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 #endif
 	if (o->idle) {
 		(void)sched_setscheduler(0, SCHED_IDLE, &param);
-		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+		(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0,
+			      IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 	}
 	if (o->nice)
 		(void)setpriority(PRIO_PROCESS, 0, (int)o->nice);
@@ -122,15 +129,16 @@ _Noreturn static void child(const struct decoder_options *o, char *const argv[],
 }
 
 /* A function of its own: nothing of it is changed between vfork and the parent's return. */
-static __attribute__((noinline)) pid_t vfork_child(const struct decoder_options *o, int link_fd, int stderr_fd,
-						   int null_fd, pid_t self)
+static __attribute__((noinline)) pid_t vfork_child(const struct decoder_options *o, int link_fd,
+						   int stderr_fd, int null_fd, pid_t self)
 {
 	char *const argv[] = {(char *)"tracerd-decode", NULL};
 	char *const envp[] = {
 		(char *)"LC_ALL=C",
 		(char *)"DEBUGINFOD_URLS=",
 		(char *)"MALLOC_ARENA_MAX=2",
-#ifdef SANITIZERS /* its leak check needs ptrace, which the sandbox denies, and then waits for ever */
+/* its leak check needs ptrace, which the sandbox denies, and then waits for ever */
+#ifdef SANITIZERS
 		(char *)"ASAN_OPTIONS=detect_leaks=0",
 #endif
 		NULL,

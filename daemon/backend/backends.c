@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-const struct backend *const backends[BACKENDS] = {&backend_pt, &backend_sample, &backend_step, &backend_events};
+const struct backend *const backends[BACKENDS] = {&backend_pt, &backend_sample, &backend_step,
+						  &backend_events};
 
 /* Without any, sampling: it says what is missing. */
 static const struct backend *automatic(const struct targets *targets)

@@ -36,16 +36,20 @@ static int freeze_members(const struct target *target, struct frozen *frozen)
 {
 	const struct member *member;
 
-	frozen->members = calloc(target->n_members ? target->n_members : 1, sizeof(*frozen->members));
+	frozen->members =
+		calloc(target->n_members ? target->n_members : 1, sizeof(*frozen->members));
 	if (!frozen->members)
 		return -ENOMEM;
 	TAILQ_FOREACH(member, &target->members, link)
 	{
 		struct frozen_member *out = &frozen->members[frozen->n_members++];
 
-		*out = (struct frozen_member){
-			.pid = member->pid, .nspid = member->nspid, .from_ns = member->from_ns, .to_ns = member->to_ns,
-			.hidden = member->proof != PROOF_GIVEN, .unseen = member->unseen};
+		*out = (struct frozen_member){.pid = member->pid,
+					      .nspid = member->nspid,
+					      .from_ns = member->from_ns,
+					      .to_ns = member->to_ns,
+					      .hidden = member->proof != PROOF_GIVEN,
+					      .unseen = member->unseen};
 		frozen->n_hidden += out->hidden;
 		if (member->root)
 			out->root = root_ref(member->root);
@@ -102,7 +106,8 @@ static int freeze_producers(const struct target *target, struct frozen *frozen)
 		if (!bigger)
 			return -ENOMEM;
 		frozen->producers = bigger;
-		frozen->producers[frozen->n_producers++] = (struct frozen_producer){.producer = producer_ref(p), .aside_fd = -1};
+		frozen->producers[frozen->n_producers++] =
+			(struct frozen_producer){.producer = producer_ref(p), .aside_fd = -1};
 	}
 	return 0;
 }
@@ -172,13 +177,15 @@ static void resync_end(struct frozen *frozen)
 	frozen->resync.limit = NULL;
 }
 
-static void add_sideband(struct frozen *frozen, const struct target *target, const struct sideband_log *log)
+static void add_sideband(struct frozen *frozen, const struct target *target,
+			 const struct sideband_log *log)
 {
 	struct image **images = frozen->images;
 	size_t n_images = frozen->n_images;
 	struct sideband_log_view more;
 
-	if (sideband_log_freeze(log, &more) == 0 && sideband_log_view_join(&frozen->sideband, &more) < 0)
+	if (sideband_log_freeze(log, &more) == 0 &&
+	    sideband_log_view_join(&frozen->sideband, &more) < 0)
 		sideband_log_view_fini(&more);
 	/* With the files that it maps. */
 	frozen->n_images = 0;
@@ -193,9 +200,11 @@ static void add_sideband(struct frozen *frozen, const struct target *target, con
 }
 
 /* It is out of the target's list. */
-static void on_resynced(struct resync_wait *wait, const struct target *target, const struct sideband_log *log)
+static void on_resynced(struct resync_wait *wait, const struct target *target,
+			const struct sideband_log *log)
 {
-	struct frozen *frozen = (struct frozen *)((char *)wait - offsetof(struct frozen, resync.wait));
+	struct frozen *frozen =
+		(struct frozen *)((char *)wait - offsetof(struct frozen, resync.wait));
 
 	resync_end(frozen);
 	if (log)
@@ -213,8 +222,9 @@ static void on_resync_limit(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * The moment of the freeze does not move: the records that are read again carry the time of the loss, which is before it, and
- * later ones of the kernel are in the log with their own time. The snapshot reports the loss in any case.
+ * The moment of the freeze does not move: the records that are read again carry the time of the
+ * loss, which is before it, and later ones of the kernel are in the log with their own time. The
+ * snapshot reports the loss in any case.
  */
 static int await_resync(struct target *target, struct frozen *frozen)
 {
@@ -340,7 +350,10 @@ static uint64_t set_aside_producers(struct frozen *frozen, uint64_t max_bytes)
 		struct frozen_producer *p = &frozen->producers[i];
 		_cleanup_close_ int fd = io_memfd("event-rings");
 
-		if (fd < 0 || producer_copy(p->producer, fd, max_bytes - bytes, frozen->cancel, &p->stats) < 0 || p->stats.rings_left_out) {
+		if (fd < 0 ||
+		    producer_copy(p->producer, fd, max_bytes - bytes, frozen->cancel,
+				  &p->stats) < 0 ||
+		    p->stats.rings_left_out) {
 			p->stats = (struct producer_copy_stats){0};
 			frozen->not_aside = true;
 			continue;
@@ -351,7 +364,8 @@ static uint64_t set_aside_producers(struct frozen *frozen, uint64_t max_bytes)
 	return bytes;
 }
 
-uint64_t frozen_set_aside(struct frozen *frozen, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_all)
+uint64_t frozen_set_aside(struct frozen *frozen, uint64_t max_bytes, const atomic_bool *cancel,
+			  bool *ret_all)
 {
 	uint64_t bytes;
 
@@ -368,9 +382,12 @@ int frozen_take(struct frozen *frozen)
 	return frozen->backend->take ? frozen->backend->take(frozen) : 0;
 }
 
-int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+int frozen_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel,
+		  uint64_t *ret_bytes)
 {
-	return frozen->backend->import ? frozen->backend->import(frozen, dir_fd, max_bytes, cancel, ret_bytes) : CAPTURE_E_OWN;
+	return frozen->backend->import
+		       ? frozen->backend->import(frozen, dir_fd, max_bytes, cancel, ret_bytes)
+		       : CAPTURE_E_OWN;
 }
 
 const char *frozen_missing(const struct frozen *frozen, const char **ret_why)
@@ -437,7 +454,8 @@ static bool has_entry(const struct frozen *frozen, bool hidden, uint32_t pid, ui
 			high = mid;
 	}
 	for (; low < frozen->n_members && (uint32_t)frozen->members[low].pid == pid; low++)
-		if (frozen->members[low].hidden == hidden && time_ns >= frozen->members[low].from_ns &&
+		if (frozen->members[low].hidden == hidden &&
+		    time_ns >= frozen->members[low].from_ns &&
 		    time_ns <= frozen->members[low].to_ns)
 			return true;
 	return false;
@@ -535,7 +553,8 @@ uint64_t frozen_unix_ns(const struct frozen *frozen)
 	return frozen->unix_ns;
 }
 
-int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino, const struct filenote **ret_note)
+int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor, uint64_t ino,
+		    const struct filenote **ret_note)
 {
 	for (size_t i = 0; i < frozen->n_images; i++) {
 		const struct image_key *key = image_key(frozen->images[i]);
@@ -548,14 +567,18 @@ int frozen_image_fd(const struct frozen *frozen, uint32_t major, uint32_t minor,
 	return -1;
 }
 
-int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t max_copy, opening_fn fn, void *arg,
-		struct opening **ret)
+int frozen_open(struct frozen *frozen, const struct file_request *file, uint64_t max_copy,
+		opening_fn fn, void *arg, struct opening **ret)
 {
-	const struct frozen_member *member = frozen_member(frozen, file->pid > 0 ? file->pid : frozen->pid);
+	const struct frozen_member *member =
+		frozen_member(frozen, file->pid > 0 ? file->pid : frozen->pid);
 	struct file_request own = *file;
 	struct opening_request request = {.file = &own, .mapped_fd = -1, .max_copy = max_copy};
 
-	/* A process that a stepped program started is no member of the target; most likely it sees the same files. */
+	/*
+	 * A process that a stepped program started is no member of the target; most likely it sees
+	 * the same files.
+	 */
 	if (!member && frozen->backend->import)
 		member = frozen_member(frozen, frozen->pid);
 	if (!member || !member->root || !member->cred || !frozen->openings)
@@ -610,9 +633,11 @@ static void name_producer(const struct frozen *frozen, size_t index, char *buf, 
 		before += producer_pid(frozen->producers[i].producer) == producer_pid(p) &&
 			  producer_start_time(frozen->producers[i].producer) == start;
 	if (before)
-		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu-%u.ring", (int)producer_pid(p), start, before);
+		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu-%u.ring", (int)producer_pid(p),
+			       start, before);
 	else
-		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu.ring", (int)producer_pid(p), start);
+		(void)snprintf(buf, size, BUNDLE_RINGS "/%d-%llu.ring", (int)producer_pid(p),
+			       start);
 }
 
 /* Holes stay holes. */
@@ -636,17 +661,21 @@ static int copy_data(int from, int to)
 	return size < 0 || errno != ENXIO || ftruncate(to, size) < 0 ? -errno : 0;
 }
 
-static int copy_producer(struct frozen_producer *p, int fd, uint64_t left, const atomic_bool *cancel)
+static int copy_producer(struct frozen_producer *p, int fd, uint64_t left,
+			 const atomic_bool *cancel)
 {
 	_cleanup_close_ int aside = take_fd(&p->aside_fd);
 
-	/* Of what does not fit as a whole the rings that do are kept: they are read where they are. */
+	/*
+	 * Of what does not fit as a whole the rings that do are kept: they are read where they are.
+	 */
 	if (aside < 0 || p->stats.bytes > left)
 		return producer_copy(p->producer, fd, left, cancel, &p->stats);
 	return copy_data(aside, fd);
 }
 
-int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_cut)
+int frozen_copy_producers(struct frozen *frozen, int dir_fd, uint64_t max_bytes,
+			  const atomic_bool *cancel, bool *ret_cut)
 {
 	bool cut = frozen->producers_left_out > 0;
 	uint64_t left = max_bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a frozen recording holds, for the files of this room and the back ends. Everything here is a copy or a reference
- * of its own; nothing points into the target, which may be disarmed meanwhile.
+ * What a frozen recording holds, for the files of this room and the back ends. Everything here is a
+ * copy or a reference of its own; nothing points into the target, which may be disarmed meanwhile.
  */
 #pragma once
 
@@ -45,14 +45,16 @@ struct frozen {
 	uid_t uid, owner;
 	bool admin_only;
 	enum target_state state;
-	char suspended[TARGET_WHY_MAX]; /* why, and since when; "": it is recorded until the freeze, or has ended */
+	/* why, and since when; "": it is recorded until the freeze, or has ended */
+	char suspended[TARGET_WHY_MAX];
 	uint64_t suspended_ns;
 	enum stacks_mode stacks;
 	bool waits;
 	uint64_t wait_min_ns; /* shorter ones have no stacks */
 	bool kernel_stacks; /* in its rings; an admin's snapshot has them */
 	bool kernel_waits;  /* the same, of the long waits alone */
-	struct hashmap kernel_addrs; /* then: those of the kernel that have been copied, by themselves */
+	/* then: those of the kernel that have been copied, by themselves */
+	struct hashmap kernel_addrs;
 	int kallsyms_fd;    /* as the client that armed it opened it, or -1 */
 	int kcore_fd;	    /* alike: the kernel is traced, and its code is wanted */
 	uint64_t armed_unix_ns, armed_ns;
@@ -82,7 +84,10 @@ struct frozen {
 	unsigned int hz;    /* of its clock; 0: it has none */
 	const char *aux_pmu; /* static: the PMU whose trace it is; NULL: there is none */
 	uint32_t aux_pmu_type;
-	const char *missing; /* why there is no recording: an error of the protocol, and a sentence; NULL: there is one */
+	/*
+	 * why there is no recording: an error of the protocol, and a sentence; NULL: there is one
+	 */
+	const char *missing;
 	char missing_why[200];
 	/* lost side-band records that are being read again */
 	struct frozen_resync {
@@ -90,7 +95,8 @@ struct frozen {
 		bool begun, waits;
 		struct event *limit;
 	} resync;
-	void (*ready)(void *arg); /* called when the recording has come, and when it waits for nothing any more */
+	/* called when the recording has come, and when it waits for nothing any more */
+	void (*ready)(void *arg);
 	void *ready_arg;
 	/* producers of event rings */
 	struct frozen_producer {
@@ -122,12 +128,14 @@ const struct frozen_member *frozen_member(const struct frozen *frozen, pid_t pid
 /* Addresses of the kernel go to the bundle. 0 or -ENOMEM. */
 int frozen_see_kernel(struct frozen *frozen, const uint64_t *addrs, size_t n) _must_check_;
 /* Writes the side-band log. 0 or -errno. */
-int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats);
+int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer,
+			 struct frozen_stats *stats);
 /* Since when the target is recorded: rings may be older than it. */
 uint64_t frozen_recorded_from(const struct frozen *frozen);
 /*
- * The back end has gone on recording until now. What explains the recording is taken again: meanwhile processes have begun and ended, and mapped
- * files. Without memory, or if the target was disarmed, it stays as it was. The loop.
+ * The back end has gone on recording until now. What explains the recording is taken again:
+ * meanwhile processes have begun and ended, and mapped files. Without memory, or if the target was
+ * disarmed, it stays as it was. The loop.
  */
 void frozen_renew(struct frozen *frozen);
 /* For what it waited for: it has come, or will not come. */

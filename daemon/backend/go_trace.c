@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Execution traces of Go programs: asked for at the freeze, checked when they come, copied when the other copies are done. What
- * comes is a sealed memfd, that nobody can change or cut any more; its bytes are copied and never looked at. What does not come in
- * time, or is not what it should be, is a loss with a reason; the program has no other say in the snapshot.
+ * Execution traces of Go programs: asked for at the freeze, checked when they come, copied when the
+ * other copies are done. What comes is a sealed memfd, that nobody can change or cut any more; its
+ * bytes are copied and never looked at. What does not come in time, or is not what it should be, is
+ * a loss with a reason; the program has no other say in the snapshot.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -34,7 +35,8 @@ struct frozen_go {
 	uint64_t bytes, wait_ns, keep_ns;
 	uint64_t begin_ns, end_ns; /* MONOTONIC, the program's word */
 	struct go_stream stream;   /* if it has streamed what `fd` has */
-	pid_t *tids, *inner;	   /* of a pid namespace: threads, and what the program calls them */
+	/* of a pid namespace: threads, and what the program calls them */
+	pid_t *tids, *inner;
 	size_t n_tids;
 	const char *lost;	   /* static; NULL: it is not */
 	char why[200];
@@ -66,7 +68,9 @@ static bool fits(struct frozen_go *go)
 		total += frozen->go[i].fd >= 0 ? frozen->go[i].bytes : 0;
 	if (go->bytes <= frozen->go_max_bytes && go->bytes <= frozen->go_max_total - total)
 		return true;
-	lose(go, "too_large", go->bytes > frozen->go_max_bytes ? "it is larger than go_trace_mib" : "all together met max_output_mib");
+	lose(go, "too_large",
+	     go->bytes > frozen->go_max_bytes ? "it is larger than go_trace_mib"
+					      : "all together met max_output_mib");
 	return false;
 }
 
@@ -83,7 +87,8 @@ static void take(struct frozen_go *go, struct json_object *result, int *fd)
 		return;
 	}
 	if ((seals & GO_SEALS) != GO_SEALS || !is_readable(*fd)) {
-		lose(go, "bad", "trace: the memfd must be open for reading and have the seals SHRINK, GROW, WRITE and SEAL");
+		lose(go, "bad",
+		     "trace: the memfd must be open for reading and have the seals SHRINK, GROW, WRITE and SEAL");
 		return;
 	}
 	if (go->bytes == 0) {
@@ -175,7 +180,8 @@ static void ask(struct frozen_go *go, size_t index, uint64_t wait_ns)
 		lose(go, "left_out", "the configuration says not to ask (go_wait_ms)");
 		return;
 	}
-	r = producer_go_ask(go->producer, frozen->go_max_bytes, wait_ns, on_answer, go, &go->request);
+	r = producer_go_ask(go->producer, frozen->go_max_bytes, wait_ns, on_answer, go,
+			    &go->request);
 	if (r == 0)
 		frozen->go_open++;
 	else if (r == -ESRCH && !take_stream(go))
@@ -190,10 +196,14 @@ static void name_file(struct frozen_go *go, size_t index)
 	if (index == 0)
 		(void)snprintf(go->file, sizeof(go->file), BUNDLE_GO);
 	else
-		(void)snprintf(go->file, sizeof(go->file), "go-%d.trace", (int)producer_pid(go->producer));
+		(void)snprintf(go->file, sizeof(go->file), "go-%d.trace",
+			       (int)producer_pid(go->producer));
 }
 
-/* A process that came back after a lost connection has an ended producer besides; its trace is whole without. */
+/*
+ * A process that came back after a lost connection has an ended producer besides; its trace is
+ * whole without.
+ */
 static bool is_superseded(const struct frozen *frozen, const struct producer *p)
 {
 	if (producer_state(p) == PRODUCER_LIVE)
@@ -201,7 +211,8 @@ static bool is_superseded(const struct frozen *frozen, const struct producer *p)
 	for (size_t i = 0; i < frozen->n_producers; i++) {
 		const struct producer *other = frozen->producers[i].producer;
 
-		if (other != p && producer_pid(other) == producer_pid(p) && producer_go_version(other) &&
+		if (other != p && producer_pid(other) == producer_pid(p) &&
+		    producer_go_version(other) &&
 		    (producer_state(other) == PRODUCER_LIVE || producer_id(other) > producer_id(p)))
 			return true;
 	}
@@ -213,7 +224,8 @@ static size_t count(const struct frozen *frozen)
 	size_t n = 0;
 
 	for (size_t i = 0; i < frozen->n_producers; i++)
-		n += producer_go_version(frozen->producers[i].producer) && !is_superseded(frozen, frozen->producers[i].producer);
+		n += producer_go_version(frozen->producers[i].producer) &&
+		     !is_superseded(frozen, frozen->producers[i].producer);
 	return n;
 }
 
@@ -239,7 +251,10 @@ int frozen_go_ask(struct frozen *frozen, struct targets *targets)
 
 		if (!producer_go_version(p) || is_superseded(frozen, p))
 			continue;
-		*go = (struct frozen_go){.frozen = frozen, .producer = p, .fd = -1, .keep_ns = producer_go_keep_ns(p)};
+		*go = (struct frozen_go){.frozen = frozen,
+					 .producer = p,
+					 .fd = -1,
+					 .keep_ns = producer_go_keep_ns(p)};
 		name_file(go, frozen->n_go);
 		ask(go, frozen->n_go++, wait_ns);
 	}
@@ -293,13 +308,17 @@ static int copy(struct frozen_go *go, int dir_fd)
 	return 0;
 }
 
-/* The trace has the threads' numbers of the program's own namespace. One that has ended by now is known by nobody. */
+/*
+ * The trace has the threads' numbers of the program's own namespace. One that has ended by now is
+ * known by nobody.
+ */
 static void map_threads(struct frozen_go *go)
 {
 	const pid_t pid = producer_pid(go->producer);
 	_cleanup_(proc_close) struct proc proc = PROC_INIT;
 
-	if (producer_nspid(go->producer) == pid || proc_open(pid, -1, &proc) != 0 || proc.start_time != producer_start_time(go->producer) ||
+	if (producer_nspid(go->producer) == pid || proc_open(pid, -1, &proc) != 0 ||
+	    proc.start_time != producer_start_time(go->producer) ||
 	    proc_tasks_read(proc.dirfd, &go->tids, &go->n_tids) != 0)
 		return;
 	go->inner = calloc(go->n_tids, sizeof(*go->inner));
@@ -382,7 +401,10 @@ struct json_object *frozen_go_to_json(const struct frozen *frozen)
 			lost = json_add_new_object(o, "lost");
 			json_add_string(lost, "kind", go->lost);
 			json_add_text(lost, "why", go->why, strlen(go->why));
-			json_add_uint(lost, "from_raw_ns", frozen->raw_ns - (go->keep_ns < frozen->raw_ns ? go->keep_ns : frozen->raw_ns));
+			json_add_uint(lost, "from_raw_ns",
+				      frozen->raw_ns - (go->keep_ns < frozen->raw_ns
+								? go->keep_ns
+								: frozen->raw_ns));
 			json_add_uint(lost, "to_raw_ns", frozen->raw_ns);
 		} else {
 			json_add_string(o, "file", go->file);

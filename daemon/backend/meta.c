@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The part of meta.json that a frozen recording writes: the target, its records and losses, its processes and event rings. */
+/*
+ * The part of meta.json that a frozen recording writes: the target, its records and losses, its
+ * processes and event rings.
+ */
 #include <string.h>
 
 #include "common/control/json.h"
@@ -57,7 +60,10 @@ static void meta_losses(const struct frozen_stats *stats, struct json_object *o)
 	json_add_uint(o, "processes_refused", stats->processes_refused);
 }
 
-/* Its next entry, which may be hidden, follows at once: it has executed another program, or it is not known whether it has. */
+/*
+ * Its next entry, which may be hidden, follows at once: it has executed another program, or it is
+ * not known whether it has.
+ */
 static bool goes_on(const struct frozen *frozen, size_t i)
 {
 	const struct frozen_member *m = &frozen->members[i], *next = m + 1;
@@ -123,7 +129,10 @@ static uint64_t complete_from(const struct frozen *frozen, const struct frozen_s
 	return stats->complete_from_ns > from ? stats->complete_from_ns : from;
 }
 
-/* Nothing of the target was recorded any more. A suspension that the freeze has found may be younger than it. */
+/*
+ * Nothing of the target was recorded any more. A suspension that the freeze has found may be
+ * younger than it.
+ */
 static void meta_suspended(const struct frozen *frozen, struct json_object *gaps)
 {
 	struct json_object *o;
@@ -157,7 +166,8 @@ struct json_object *frozen_meta(const struct frozen *frozen, const struct frozen
 	json_add_string(events, "clock", "CLOCK_MONOTONIC_RAW");
 	json_add_uint(events, "frozen_ns", frozen->raw_ns);
 	json_add_uint(events, "oldest_ns", frozen->oldest_ns);
-	json_add_uint(events, "lookback_ns", frozen->raw_ns > frozen->oldest_ns ? frozen->raw_ns - frozen->oldest_ns : 0);
+	json_add_uint(events, "lookback_ns",
+		      frozen->raw_ns > frozen->oldest_ns ? frozen->raw_ns - frozen->oldest_ns : 0);
 	json_add_uint(o, "frozen_raw_ns", frozen->raw_ns);
 	if (stats) {
 		json_add_uint(events, "complete_from_ns", complete_from(frozen, stats));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The side-band log of a frozen target in its bundle: who was there, under which name, what was mapped. Without what its owner may
- * not see.
+ * The side-band log of a frozen target in its bundle: who was there, under which name, what was
+ * mapped. Without what its owner may not see.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,8 @@ static void mask_parent(const struct frozen *frozen, struct perfabi_task *task)
 	task->ptid = SCHEDEV_MASKED_ID;
 }
 
-static int sideband_out(struct sideband_out *out, const struct perf_event_header *h, struct perf_event_header **ret)
+static int sideband_out(struct sideband_out *out, const struct perf_event_header *h,
+			struct perf_event_header **ret)
 {
 	int r;
 
@@ -71,7 +72,10 @@ static int sideband_out(struct sideband_out *out, const struct perf_event_header
 	return 0;
 }
 
-/* Whoever has become what may not be seen has left the picture: else he would run, or wait, until something else is known of him. */
+/*
+ * Whoever has become what may not be seen has left the picture: else he would run, or wait, until
+ * something else is known of him.
+ */
 static int end_hidden(const struct frozen *frozen, struct sideband_out *out)
 {
 	struct perf_event_header *copy;
@@ -84,7 +88,8 @@ static int end_hidden(const struct frozen *frozen, struct sideband_out *out)
 			struct perfabi_sample_id id;
 		} end = {.task = {.header = {.type = PERF_RECORD_EXIT, .size = sizeof(end)}}};
 
-		if (!m->hidden || m->unseen || before->hidden || before->pid != m->pid || before->to_ns + 1 != m->from_ns)
+		if (!m->hidden || m->unseen || before->hidden || before->pid != m->pid ||
+		    before->to_ns + 1 != m->from_ns)
 			continue;
 		end.task.pid = end.task.tid = end.id.pid = end.id.tid = (uint32_t)m->pid;
 		end.task.ppid = end.task.ptid = SCHEDEV_MASKED_ID;
@@ -103,7 +108,8 @@ static int on_sideband(struct frozen *frozen, const struct perf_event_header *h,
 
 	/* All of its records begin with the pid. */
 	if (sideband_log_time(h) > frozen->raw_ns ||
-	    frozen_hides(frozen, ((const struct perfabi_task *)(const void *)h)->pid, sideband_log_time(h)))
+	    frozen_hides(frozen, ((const struct perfabi_task *)(const void *)h)->pid,
+			 sideband_log_time(h)))
 		return 0;
 	r = sideband_out(out, h, &copy);
 	if (r == 0 && (h->type == PERF_RECORD_FORK || h->type == PERF_RECORD_EXIT))
@@ -112,8 +118,9 @@ static int on_sideband(struct frozen *frozen, const struct perf_event_header *h,
 }
 
 /*
- * perf names an address by what is mapped there, and the kernel's are mapped by this record alone: the upper half of all addresses,
- * of which /proc/kallsyms, or the bundle's, has the symbols. It is older than all else.
+ * perf names an address by what is mapped there, and the kernel's are mapped by this record alone:
+ * the upper half of all addresses, of which /proc/kallsyms, or the bundle's, has the symbols. It is
+ * older than all else.
  */
 static int write_kernel_map(const struct frozen *frozen, struct perfdata_writer *writer)
 {
@@ -124,32 +131,40 @@ static int write_kernel_map(const struct frozen *frozen, struct perfdata_writer 
 		char name[24];
 		struct perfabi_sample_id id;
 	} map = {
-		.header = {.type = PERF_RECORD_MMAP, .misc = PERF_RECORD_MISC_KERNEL, .size = sizeof(map)},
+		.header = {.type = PERF_RECORD_MMAP,
+			   .misc = PERF_RECORD_MISC_KERNEL,
+			   .size = sizeof(map)},
 		.pid = UINT32_MAX,
 		.addr = KERNEL_HALF,
 		.len = KERNEL_HALF - PERF_PAGE_BYTES,
 		.name = "[kernel.kallsyms]_text",
-		.id = {.pid = UINT32_MAX, .time = frozen_recorded_from(frozen), .id = SIDEBAND_LOG_ID},
+		.id = {.pid = UINT32_MAX,
+		       .time = frozen_recorded_from(frozen),
+		       .id = SIDEBAND_LOG_ID},
 	};
 
 	return frozen_has_kernel_stacks(frozen) ? perfdata_write(writer, &map, sizeof(map)) : 0;
 }
 
 /* Calls `fn` with each record of the frozen side-band log, until it answers not 0. */
-static int sideband_each(struct frozen *frozen, int (*fn)(struct frozen *, const struct perf_event_header *, void *),
-			void *arg)
+static int sideband_each(struct frozen *frozen,
+			 int (*fn)(struct frozen *, const struct perf_event_header *, void *),
+			 void *arg)
 {
 	const uint8_t *block;
 	size_t len;
 	int r = 0;
 
-	for (size_t n = 0; r == 0 && (block = sideband_log_view_block(&frozen->sideband, n, &len)) != NULL; n++)
-		for (size_t at = 0; r == 0 && at < len; at += ((const struct perf_event_header *)(block + at))->size)
+	for (size_t n = 0;
+	     r == 0 && (block = sideband_log_view_block(&frozen->sideband, n, &len)) != NULL; n++)
+		for (size_t at = 0; r == 0 && at < len;
+		     at += ((const struct perf_event_header *)(block + at))->size)
 			r = fn(frozen, (const void *)(block + at), arg);
 	return r;
 }
 
-int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer, struct frozen_stats *stats)
+int frozen_copy_sideband(struct frozen *frozen, struct perfdata_writer *writer,
+			 struct frozen_stats *stats)
 {
 	_cleanup_free_ struct sideband_out *out = NULL;
 	struct perf_event_attr attr;

@@ -35,7 +35,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		(void)event_del(s->timer);
 }
 
-int clockseries_new(struct event_base *base, clockseries_wanted_fn wanted, void *arg, struct clockseries **ret)
+int clockseries_new(struct event_base *base, clockseries_wanted_fn wanted, void *arg,
+		    struct clockseries **ret)
 {
 	_cleanup_(clockseries_freep) struct clockseries *s = calloc(1, sizeof(*s));
 

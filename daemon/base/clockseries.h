@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's series of clock brackets (design 4.4): one when recording starts, one each second while a target is armed, one
- * at each freeze. With nothing armed there is no timer. Armed targets share the timer, one wake-up a second; with fewer
- * brackets the error from RAW to MONOTONIC would grow with NTP's corrections in between.
+ * The daemon's series of clock brackets (design 4.4): one when recording starts, one each second
+ * while a target is armed, one at each freeze. With nothing armed there is no timer. Armed targets
+ * share the timer, one wake-up a second; with fewer brackets the error from RAW to MONOTONIC would
+ * grow with NTP's corrections in between.
  */
 #pragma once
 
@@ -14,8 +15,8 @@ struct clockseries;
 
 /* `wanted` is asked each second whether to go on. */
 typedef bool (*clockseries_wanted_fn)(void *arg);
-int clockseries_new(struct event_base *base, clockseries_wanted_fn wanted, void *arg, struct clockseries **ret)
-	_must_check_;
+int clockseries_new(struct event_base *base, clockseries_wanted_fn wanted, void *arg,
+		    struct clockseries **ret) _must_check_;
 void clockseries_free(struct clockseries *s);
 DEFINE_CLEANUP(struct clockseries *, clockseries_free)
 
@@ -28,7 +29,9 @@ void clockseries_take(struct clockseries *s);
 const struct clocks *clockseries_get(const struct clockseries *s);
 
 /*
- * How fast the TSC counts, measured against CLOCK_MONOTONIC_RAW since the start or the last suspend: the longer, the
- * better. `now`: a bracket of this moment, NULL: it is read. 0: it cannot be used, or the daemon has just started.
+ * How fast the TSC counts, measured against CLOCK_MONOTONIC_RAW since the start or the last
+ * suspend: the longer, the better. `now`: a bracket of this moment, NULL: it is read. 0: it cannot
+ * be used, or the daemon has just started.
  */
-uint64_t clockseries_ticks_per_second(const struct clockseries *s, const struct clocks_bracket *now);
+uint64_t clockseries_ticks_per_second(const struct clockseries *s,
+				      const struct clocks_bracket *now);

@@ -85,7 +85,8 @@ struct closer *closer_free(struct closer *closer)
 	return NULL;
 }
 
-void closer_call(struct closer *closer, void (*fn)(void *data), void *data, size_t size, size_t n_fds)
+void closer_call(struct closer *closer, void (*fn)(void *data), void *data, size_t size,
+		 size_t n_fds)
 {
 	struct closing *closing = closer->thread ? malloc(sizeof(*closing) + size) : NULL;
 
@@ -93,8 +94,10 @@ void closer_call(struct closer *closer, void (*fn)(void *data), void *data, size
 		fn(data);
 		return;
 	}
-	*closing = (struct closing){
-		.job = {.run = closing_run, .done = closing_done}, .closer = closer, .n_fds = n_fds, .fn = fn};
+	*closing = (struct closing){.job = {.run = closing_run, .done = closing_done},
+				    .closer = closer,
+				    .n_fds = n_fds,
+				    .fn = fn};
 	memcpy(closing->data, data, size);
 	closer->waiting += n_fds;
 	LIST_INSERT_HEAD(&closer->closings, closing, link);

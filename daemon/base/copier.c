@@ -62,7 +62,10 @@ static void *run(void *arg)
 {
 	struct copier *c = arg;
 
-	/* The unit has the daemon run before others: the loop, and who is in a hurry. A copy takes its time from no one. */
+	/*
+	 * The unit has the daemon run before others: the loop, and who is in a hurry. A copy takes
+	 * its time from no one.
+	 */
 	if (!c->hurries && getpriority(PRIO_PROCESS, 0) < 0)
 		(void)setpriority(PRIO_PROCESS, 0, 0);
 	(void)pthread_mutex_lock(&c->lock);
@@ -154,7 +157,8 @@ static unsigned int left;
 /* False: it did not end in time. */
 static bool join(struct copier *c, uint64_t deadline_ns)
 {
-	const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+	const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+				       .tv_nsec = (long)(deadline_ns % 1000000000u)};
 
 	(void)pthread_mutex_lock(&c->lock);
 	c->stop = true;

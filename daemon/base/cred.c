@@ -15,7 +15,10 @@
 
 #define STATUS_MAX 65536 /* of which the groups are the most */
 
-/* What follows "NAME:" at the begin of a line. "Name:" is the first line, and the kernel escapes newlines in it. */
+/*
+ * What follows "NAME:" at the begin of a line. "Name:" is the first line, and the kernel escapes
+ * newlines in it.
+ */
 static const char *field(const char *text, const char *name)
 {
 	const char *p = strstr(text, name);
@@ -23,7 +26,9 @@ static const char *field(const char *text, const char *name)
 	return p ? p + strlen(name) : NULL;
 }
 
-/* The numbers of one line. Not by sscanf(), which measures the rest of the text for each of them. */
+/*
+ * The numbers of one line. Not by sscanf(), which measures the rest of the text for each of them.
+ */
 static int numbers(const char *p, unsigned int *ret, size_t max, size_t *ret_n)
 {
 	size_t n = 0;
@@ -83,8 +88,11 @@ int cred_parse(const char *text, struct cred **ret)
 	cred = malloc(sizeof(*cred) + n * sizeof(*list));
 	if (!cred)
 		return -ENOMEM;
-	*cred = (struct cred){
-		.refs = 1, .uid = uid[3], .gid = gid[3], .plain = all_alike(uid) && all_alike(gid), .n_groups = n};
+	*cred = (struct cred){.refs = 1,
+			      .uid = uid[3],
+			      .gid = gid[3],
+			      .plain = all_alike(uid) && all_alike(gid),
+			      .n_groups = n};
 	memcpy(cred->groups, list, n * sizeof(*list));
 	*ret = cred;
 	return 0;
@@ -119,7 +127,10 @@ int cred_read_plain(int proc_dirfd, uid_t uid, struct cred **ret)
 	r = cred_read_at(proc_dirfd, name, &cred);
 	if (r < 0)
 		return r;
-	/* After the credentials: the kernel takes the directory away from the user before it gives the process other ones. */
+	/*
+	 * After the credentials: the kernel takes the directory away from the user before it gives
+	 * the process other ones.
+	 */
 	if (fstatat(proc_dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	if (!cred->plain || cred->uid != uid || st.st_uid != uid)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rights that a process has on files, as the kernel shows them: file system uid and gid, groups. Shared by reference;
- * never changed once read.
+ * The rights that a process has on files, as the kernel shows them: file system uid and gid,
+ * groups. Shared by reference; never changed once read.
  */
 #pragma once
 
@@ -15,12 +15,16 @@ struct cred {
 	unsigned int refs;
 	uid_t uid;
 	gid_t gid;
-	bool plain; /* real, effective and saved ids are the same: no set-user-ID or set-group-ID program */
+	/* real, effective and saved ids are the same: no set-user-ID or set-group-ID program */
+	bool plain;
 	size_t n_groups;
 	gid_t groups[];
 };
 
-/* Of the process whose /proc directory this is. -E2BIG: more groups than an opener takes (OPENER_MAX_GROUPS). */
+/*
+ * Of the process whose /proc directory this is. -E2BIG: more groups than an opener takes
+ * (OPENER_MAX_GROUPS).
+ */
 int cred_read(int proc_dirfd, struct cred **ret) _must_check_;
 /* -EACCES: these are not of a process of this user that the user may look into. */
 int cred_read_plain(int proc_dirfd, uid_t uid, struct cred **ret) _must_check_;

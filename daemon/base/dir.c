@@ -8,7 +8,9 @@ int dir_make(const char *path, mode_t mode)
 {
 	struct stat st;
 
-	/* The mask is 077: permissions for others are given on purpose, and only to what we made. */
+	/*
+	 * The mask is 077: permissions for others are given on purpose, and only to what we made.
+	 */
 	if (mkdir(path, mode) == 0)
 		return chmod(path, mode) < 0 ? -errno : 0;
 	if (errno != EEXIST)

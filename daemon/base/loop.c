@@ -30,9 +30,10 @@ static void on_reserved(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * The heap of timers grows by realloc() and never shrinks. It grows here to its largest size, so that arming a timer
- * later cannot fail: code that waits for a time in the middle of something has no way out. Events on descriptors are
- * checked where they are made; adding one again allocates nothing.
+ * The heap of timers grows by realloc() and never shrinks. It grows here to its largest size, so
+ * that arming a timer later cannot fail: code that waits for a time in the middle of something has
+ * no way out. Events on descriptors are checked where they are made; adding one again allocates
+ * nothing.
  */
 static int reserve_timers(struct event_base *base, size_t n)
 {
@@ -42,7 +43,8 @@ static int reserve_timers(struct event_base *base, size_t n)
 	int r = timers ? 0 : -ENOMEM;
 
 	while (r == 0 && added < n) {
-		if (evtimer_assign(&timers[added], base, on_reserved, NULL) < 0 || event_add(&timers[added], &later) < 0)
+		if (evtimer_assign(&timers[added], base, on_reserved, NULL) < 0 ||
+		    event_add(&timers[added], &later) < 0)
 			r = -ENOMEM;
 		else
 			added++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The event loop: how it is made, how long one callback of it may take (one that has more to do goes on at the loop's
- * next turn, or on another thread), and how long its turns are, for status.
+ * The event loop: how it is made, how long one callback of it may take (one that has more to do
+ * goes on at the loop's next turn, or on another thread), and how long its turns are, for status.
  */
 #pragma once
 
@@ -20,7 +20,10 @@ int loop_new(size_t n_timers, struct event_base **ret) _must_check_;
 
 #define LOOP_BUDGET_NS 2000000u
 
-/* When a callback that begins now must have ended; asked between two things that take some microseconds. */
+/*
+ * When a callback that begins now must have ended; asked between two things that take some
+ * microseconds.
+ */
 static inline uint64_t loop_deadline(void)
 {
 	return io_now_ns() + LOOP_BUDGET_NS;
@@ -31,7 +34,10 @@ static inline bool loop_is_over(uint64_t deadline)
 	return io_now_ns() >= deadline;
 }
 
-/* Turns of the loop, by the time that they take of a processor: what waits does not count, and must not be there. */
+/*
+ * Turns of the loop, by the time that they take of a processor: what waits does not count, and must
+ * not be there.
+ */
 struct loop_meter {
 	uint64_t turns, longest_ns;
 	uint64_t at_ns; /* CLOCK_THREAD_CPUTIME_ID when the last one ended */

@@ -49,7 +49,8 @@ static size_t hanging_of(const struct readers *readers, uid_t uid)
 
 bool readers_may(const struct readers *readers, uid_t uid)
 {
-	return hanging_of(readers, uid) < READERS_HANGING_UID && readers->n_hanging < READERS_HANGING;
+	return hanging_of(readers, uid) < READERS_HANGING_UID &&
+	       readers->n_hanging < READERS_HANGING;
 }
 
 size_t readers_hanging(const struct readers *readers)
@@ -149,14 +150,16 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
 		return;
 	r = reader_new(readers, &other);
 	if (r < 0) {
-		log_warning("a process of uid %u hangs who reads it, and there is no other thread: %s",
-			    (unsigned int)job->uid, strerror(-r));
+		log_warning(
+			"a process of uid %u hangs who reads it, and there is no other thread: %s",
+			(unsigned int)job->uid, strerror(-r));
 		(void)event_add(readers->patience, &patience);
 		return;
 	}
-	log_notice("a process of uid %u has not been read within %d s, and others are read meanwhile: its memory map is locked, a file system "
-		   "under it does not answer, or the machine is busy",
-		   (unsigned int)job->uid, READERS_PATIENCE_S);
+	log_notice(
+		"a process of uid %u has not been read within %d s, and others are read meanwhile: its memory map is locked, a file system "
+		"under it does not answer, or the machine is busy",
+		(unsigned int)job->uid, READERS_PATIENCE_S);
 	readers->current = other;
 	LIST_INSERT_HEAD(&readers->hanging, reader, link);
 	readers->n_hanging++;

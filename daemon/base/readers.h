@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that read /proc and open events of other processes. A process can make whoever reads its memory map wait for as long
- * as it likes: it holds its own lock over a page of a file system that does not answer. One thread does all jobs in turn. If a
- * job takes longer than READERS_PATIENCE_S, it keeps its thread and another thread goes on with the rest. When it comes back
- * after all, its owner may go on with it.
+ * Threads that read /proc and open events of other processes. A process can make whoever reads its
+ * memory map wait for as long as it likes: it holds its own lock over a page of a file system that
+ * does not answer. One thread does all jobs in turn. If a job takes longer than READERS_PATIENCE_S,
+ * it keeps its thread and another thread goes on with the rest. When it comes back after all, its
+ * owner may go on with it.
  *
- * So that no user holds all threads, the processes of a user may keep READERS_HANGING_UID of them, those of all users
- * READERS_HANGING; further jobs of theirs wait.
+ * So that no user holds all threads, the processes of a user may keep READERS_HANGING_UID of them,
+ * those of all users READERS_HANGING; further jobs of theirs wait.
  */
 #pragma once
 
@@ -25,9 +26,10 @@
 struct readers;
 
 /*
- * Embedded by its owner, who does not free it between readers_submit() and done(). run() is called on a thread and touches
- * nothing but what is the job's own: when it hangs it outlives all else. hangs() is called on the loop when another thread
- * goes on, done() on the loop after run(), once; neither in readers_submit().
+ * Embedded by its owner, who does not free it between readers_submit() and done(). run() is called
+ * on a thread and touches nothing but what is the job's own: when it hangs it outlives all else.
+ * hangs() is called on the loop when another thread goes on, done() on the loop after run(), once;
+ * neither in readers_submit().
  */
 struct reader_job {
 	void (*run)(struct reader_job *job);
@@ -36,14 +38,16 @@ struct reader_job {
 	uid_t uid;	/* whose process it reads */
 	bool patient;	/* it waits for no process: it takes its time */
 	bool is_hanging; /* the readers' from here: between hangs() and done() */
-	bool risks_last; /* when run() begins another of this user's hangs: what is not needed had better not */
+	/* when run() begins another of this user's hangs: what is not needed had better not */
+	bool risks_last;
 	TAILQ_ENTRY(reader_job) link;
 };
 
 int readers_new(struct event_base *base, struct readers **ret) _must_check_;
 /*
- * For the daemon's end, after the owners have cancelled what they can: done() is called for all jobs, run or not, but for
- * those whose thread does not come back within a second. These are left with their threads: see copiers_left().
+ * For the daemon's end, after the owners have cancelled what they can: done() is called for all
+ * jobs, run or not, but for those whose thread does not come back within a second. These are left
+ * with their threads: see copiers_left().
  */
 struct readers *readers_free(struct readers *readers);
 DEFINE_CLEANUP(struct readers *, readers_free)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Requests of ours to one client, and their answers. One is sent when that before has been answered, be it too late: programs write
- * one trace at a time. Who asks has a deadline of its own and drops the request by it; what the client sends is the word of a
- * stranger: one answer counts for each request, to a request of this connection only.
+ * Requests of ours to one client, and their answers. One is sent when that before has been
+ * answered, be it too late: programs write one trace at a time. Who asks has a deadline of its own
+ * and drops the request by it; what the client sends is the word of a stranger: one answer counts
+ * for each request, to a request of this connection only.
  */
 #include "daemon/control/conn_internal.h"
 
@@ -35,9 +36,11 @@ static void send_next(struct conn *c)
 	oldest->unsent = NULL;
 }
 
-int conn_ask(struct conn *c, const char *method, struct json_object *params, ask_done_fn done, void *arg, struct ask **ret)
+int conn_ask(struct conn *c, const char *method, struct json_object *params, ask_done_fn done,
+	     void *arg, struct ask **ret)
 {
-	_cleanup_json_ struct json_object *m = protocol_request(c->conns->next_ping - 1, method, params, 0);
+	_cleanup_json_ struct json_object *m =
+		protocol_request(c->conns->next_ping - 1, method, params, 0);
 	const bool at_once = c->n_asks == 0 && !c->late_ask;
 	struct ask *ask;
 

@@ -21,7 +21,10 @@ static struct audit_bucket *bucket_get(struct audit *a, uid_t uid, uint64_t now_
 		if (oldest->used && (!b->used || b->last_ns < oldest->last_ns))
 			oldest = b;
 	}
-	*oldest = (struct audit_bucket){.uid = uid, .used = true, .tokens = AUDIT_BURST, .refilled_ns = now_ns};
+	*oldest = (struct audit_bucket){.uid = uid,
+					.used = true,
+					.tokens = AUDIT_BURST,
+					.refilled_ns = now_ns};
 	return oldest;
 }
 
@@ -46,14 +49,16 @@ bool audit_allow(struct audit *a, uid_t uid, uint64_t now_ns, uint64_t *ret_drop
 	return true;
 }
 
-void audit_log(struct audit *a, const struct peer *peer, const char *method, const char *object, const char *outcome)
+void audit_log(struct audit *a, const struct peer *peer, const char *method, const char *object,
+	       const char *outcome)
 {
 	uint64_t dropped = 0;
 
 	if (!audit_allow(a, peer->uid, io_now_ns(), &dropped))
 		return;
 	if (dropped > 0)
-		log_notice("audit: uid=%u: %" PRIu64 " lines dropped", (unsigned int)peer->uid, dropped);
-	log_info("audit: uid=%u pid=%d method=%s object=%s outcome=%s", (unsigned int)peer->uid, (int)peer->pid, method,
-		object[0] ? object : "-", outcome);
+		log_notice("audit: uid=%u: %" PRIu64 " lines dropped", (unsigned int)peer->uid,
+			   dropped);
+	log_info("audit: uid=%u pid=%d method=%s object=%s outcome=%s", (unsigned int)peer->uid,
+		 (int)peer->pid, method, object[0] ? object : "-", outcome);
 }

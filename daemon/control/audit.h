@@ -30,7 +30,11 @@ struct audit {
 };
 
 /* `object` may be "". */
-void audit_log(struct audit *a, const struct peer *peer, const char *method, const char *object, const char *outcome);
+void audit_log(struct audit *a, const struct peer *peer, const char *method, const char *object,
+	       const char *outcome);
 
-/* The limiter by itself: true if a line may go out now; then *ret_dropped has what went missing before. */
+/*
+ * The limiter by itself: true if a line may go out now; then *ret_dropped has what went missing
+ * before.
+ */
 bool audit_allow(struct audit *a, uid_t uid, uint64_t now_ns, uint64_t *ret_dropped);

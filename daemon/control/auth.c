@@ -18,7 +18,10 @@
 
 #define GROUPS_MAX 65536 /* NGROUPS_MAX of the kernel */
 
-/* Supplementary groups of the peer; a list that grows between the two calls cannot be (it is fixed at connect). */
+/*
+ * Supplementary groups of the peer; a list that grows between the two calls cannot be (it is fixed
+ * at connect).
+ */
 static int has_group(int sock, gid_t wanted, bool *ret)
 {
 	_cleanup_free_ gid_t *groups = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The peer of a connection: its credentials at connect(), as the kernel reports them. A client that passes its socket on
- * still acts as the process that connected. Decides the role only; target/ decides what a user may do with a target.
+ * The peer of a connection: its credentials at connect(), as the kernel reports them. A client that
+ * passes its socket on still acts as the process that connected. Decides the role only; target/
+ * decides what a user may do with a target.
  */
 #pragma once
 

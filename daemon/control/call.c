@@ -23,15 +23,17 @@ void call_object(struct call *call, const char *name)
 
 	for (i = 0; name[i] && i < sizeof(call->object) - 1; i++) {
 		char ch = name[i];
-		bool plain = (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-			     (ch && strchr("._:@/-", ch));
+		bool plain = (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') ||
+			     (ch >= 'A' && ch <= 'Z') || (ch && strchr("._:@/-", ch));
 
 		call->object[i] = plain ? ch : '?';
 	}
 	call->object[i] = '\0';
 }
 
-/* Read as far as it goes: a request with an id gets an answer to that id, however bad the rest is. */
+/*
+ * Read as far as it goes: a request with an id gets an answer to that id, however bad the rest is.
+ */
 struct envelope {
 	bool has_id;
 	int64_t id;
@@ -70,7 +72,8 @@ static const char *read_envelope(struct json_object *o, struct envelope *e)
 	return NULL;
 }
 
-static enum protocol_error run(const struct calls *calls, struct call *call, struct json_object **ret_result)
+static enum protocol_error run(const struct calls *calls, struct call *call,
+			       struct json_object **ret_result)
 {
 	const struct protocol_method *m = call->method;
 	enum protocol_error e;
@@ -88,13 +91,15 @@ static enum protocol_error run(const struct calls *calls, struct call *call, str
 }
 
 /* Returns the error that the client got. */
-static enum protocol_error answer(struct call *call, enum protocol_error e, struct json_object *result)
+static enum protocol_error answer(struct call *call, enum protocol_error e,
+				  struct json_object *result)
 {
 	if (e != API_OK) {
 		for (size_t i = 0; i < call->n_reply_fds; i++)
 			(void)close_fd(call->reply_fds[i]);
 		json_object_put(result);
-		conn_send_error(call->conn, true, call->id, e, call->why[0] ? call->why : protocol_errors[e].doc);
+		conn_send_error(call->conn, true, call->id, e,
+				call->why[0] ? call->why : protocol_errors[e].doc);
 		return e;
 	}
 	if (conn_send_result(call->conn, call->id, result, call->reply_fds, call->n_reply_fds) == 0)
@@ -104,15 +109,22 @@ static enum protocol_error answer(struct call *call, enum protocol_error e, stru
 	return API_BUSY;
 }
 
-static void call_method(const struct calls *calls, struct conn *c, const struct envelope *env, int *fds, size_t n_fds)
+static void call_method(const struct calls *calls, struct conn *c, const struct envelope *env,
+			int *fds, size_t n_fds)
 {
-	struct call call = {.methods = calls->methods, .conn = c, .peer = conn_peer(c), .id = env->id, .fds = fds, .n_fds = n_fds};
+	struct call call = {.methods = calls->methods,
+			    .conn = c,
+			    .peer = conn_peer(c),
+			    .id = env->id,
+			    .fds = fds,
+			    .n_fds = n_fds};
 	struct json_object *result = NULL;
 	enum protocol_error e;
 
 	call.method = protocol_method_find(env->method);
 	if (n_fds > (call.method ? call.method->max_fds : 0)) {
-		conn_send_error(c, true, env->id, API_BAD_REQUEST, "the method takes fewer descriptors");
+		conn_send_error(c, true, env->id, API_BAD_REQUEST,
+				"the method takes fewer descriptors");
 		conn_shut(c, "descriptors on a method that takes none");
 		return;
 	}
@@ -129,7 +141,8 @@ static void call_method(const struct calls *calls, struct conn *c, const struct 
 			e != API_OK ? protocol_error_code(e) : call.deferred ? "accepted" : "ok");
 }
 
-void calls_message(void *calls, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds)
+void calls_message(void *calls, struct conn *c, const char *text, size_t len, int *fds,
+		   size_t n_fds)
 {
 	_cleanup_json_ struct json_object *o = NULL;
 	struct envelope env;
@@ -140,13 +153,15 @@ void calls_message(void *calls, struct conn *c, const char *text, size_t len, in
 	r = json_parse(text, len, FRAME_REQUEST_MAX, &o, why, sizeof(why));
 	if (r != 0) {
 		/* The sender does not speak this protocol. */
-		conn_send_error(c, false, 0, r > 0 ? API_BAD_REQUEST : API_BUSY, r > 0 ? why : "out of memory");
+		conn_send_error(c, false, 0, r > 0 ? API_BAD_REQUEST : API_BUSY,
+				r > 0 ? why : "out of memory");
 		conn_shut(c, "not strict JSON");
 		return;
 	}
 	bad = read_envelope(o, &env);
 	if (env.n_fds != n_fds) {
-		conn_send_error(c, env.has_id, env.id, API_BAD_REQUEST, "nfds is not the number of descriptors sent");
+		conn_send_error(c, env.has_id, env.id, API_BAD_REQUEST,
+				"nfds is not the number of descriptors sent");
 		conn_shut(c, "wrong count of descriptors");
 		return;
 	}

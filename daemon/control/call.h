@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of methods: from a message to a handler and back. Owns the checks that all methods share (envelope, descriptors,
- * role, parameters) and writes the audit line. A handler gets checked parameters and answers with a result, an error, or
- * later. Must not know what a method does: the handlers are in a table that daemon/methods/ fills.
+ * Calls of methods: from a message to a handler and back. Owns the checks that all methods share
+ * (envelope, descriptors, role, parameters) and writes the audit line. A handler gets checked
+ * parameters and answers with a result, an error, or later. Must not know what a method does: the
+ * handlers are in a table that daemon/methods/ fills.
  */
 #pragma once
 
@@ -41,13 +42,19 @@ struct call {
 	char object[80]; /* for the audit line: call_object() */
 	char why[256];   /* with an error */
 	bool deferred;   /* a pending reply was made: nothing is answered now */
-	void (*undo)(struct call *call); /* takes back what was done where the answer cannot be sent; NULL: it stays */
+	/* takes back what was done where the answer cannot be sent; NULL: it stays */
+	void (*undo)(struct call *call);
 	void *undo_arg;
 };
 
-enum protocol_error call_fail(struct call *call, enum protocol_error e, const char *fmt, ...) _printf_(3, 4);
-/* The object of the call, for the audit line. Other characters than those of names become '?', so that it cannot fake a field. */
+enum protocol_error call_fail(struct call *call, enum protocol_error e, const char *fmt, ...)
+	_printf_(3, 4);
+/*
+ * The object of the call, for the audit line. Other characters than those of names become '?', so
+ * that it cannot fake a field.
+ */
 void call_object(struct call *call, const char *name);
 
 /* The on_message of struct conns_context, with a struct calls as its argument. */
-void calls_message(void *calls, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds);
+void calls_message(void *calls, struct conn *c, const char *text, size_t len, int *fds,
+		   size_t n_fds);

@@ -64,13 +64,13 @@ static uint64_t next_deadline(const struct conn *c)
 }
 
 /*
- * The loop has no memory to wait for this connection. shutdown() wakes it in the direction that it waits for already, and
- * the client sees the end in place of an answer.
+ * The loop has no memory to wait for this connection. shutdown() wakes it in the direction that it
+ * waits for already, and the client sees the end in place of an answer.
  */
 static void cut(struct conn *c)
 {
-	log_debug("client uid=%u pid=%d is cut off: the event loop has no memory to wait for it", (unsigned int)c->peer.uid,
-		(int)c->peer.pid);
+	log_debug("client uid=%u pid=%d is cut off: the event loop has no memory to wait for it",
+		  (unsigned int)c->peer.uid, (int)c->peer.pid);
 	(void)shutdown(c->fd, SHUT_RDWR);
 }
 
@@ -84,7 +84,8 @@ static void update_timer(struct conn *c)
 		return;
 	now = io_now_ns();
 	wait = at > now ? at - now : 0;
-	tv = (struct timeval){.tv_sec = (time_t)(wait / S_NS), .tv_usec = (suseconds_t)(wait % S_NS / 1000) + 1};
+	tv = (struct timeval){.tv_sec = (time_t)(wait / S_NS),
+			      .tv_usec = (suseconds_t)(wait % S_NS / 1000) + 1};
 	if (tv.tv_usec >= 1000000)
 		tv = (struct timeval){.tv_sec = tv.tv_sec + 1};
 	if (event_add(c->on_time, &tv) == 0)
@@ -110,7 +111,10 @@ static size_t queue_limit(const struct conn *c)
 	return (size_t)c->conns->ctx.config->client_queue_kib * 1024;
 }
 
-/* So much waits for the client that it must read before it may ask again. Well below the limit at which it is dropped. */
+/*
+ * So much waits for the client that it must read before it may ask again. Well below the limit at
+ * which it is dropped.
+ */
 static bool has_enough(const struct conn *c)
 {
 	return c->queue.bytes >= READ_PAUSE_BYTES || c->queue.bytes >= queue_limit(c) / 2 ||
@@ -119,7 +123,8 @@ static bool has_enough(const struct conn *c)
 
 static void drop(struct conn *c, const char *why)
 {
-	log_debug("client uid=%u pid=%d dropped: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
+	log_debug("client uid=%u pid=%d dropped: %s", (unsigned int)c->peer.uid, (int)c->peer.pid,
+		  why);
 	/* A handler on the stack may still hold it: then its caller frees it. */
 	c->dead = true;
 	set_reading(c, false);
@@ -192,17 +197,21 @@ static int push_no_memory(struct conn *c, bool has_id, int64_t id)
 
 	if (has_id)
 		(void)snprintf(number, sizeof(number), "%" PRId64, id);
-	n = snprintf(text, sizeof(text), "{\"v\":%d,\"id\":%s,\"error\":{\"code\":\"%s\",\"message\":\"out of memory\"}}",
+	n = snprintf(
+		text, sizeof(text),
+		"{\"v\":%d,\"id\":%s,\"error\":{\"code\":\"%s\",\"message\":\"out of memory\"}}",
 		PROTOCOL_VERSION, number, protocol_error_code(API_BUSY));
 	c->conns->stats.no_memory++;
 	return frame_queue_push_reserved(&c->queue, text, (size_t)n);
 }
 
 /*
- * Queues the answer to a request, or an error that says why there is none. Without room even for that the connection ends,
- * so that no client waits in vain. -ENOMEM: the client did not get `message`.
+ * Queues the answer to a request, or an error that says why there is none. Without room even for
+ * that the connection ends, so that no client waits in vain. -ENOMEM: the client did not get
+ * `message`.
  */
-static int answer(struct conn *c, bool has_id, int64_t id, struct json_object *message, int *fds, size_t n_fds)
+static int answer(struct conn *c, bool has_id, int64_t id, struct json_object *message, int *fds,
+		  size_t n_fds)
 {
 	_cleanup_json_ struct json_object *m = message;
 	bool had_memory;
@@ -217,7 +226,8 @@ static int answer(struct conn *c, bool has_id, int64_t id, struct json_object *m
 	had_memory = r != -ENOMEM;
 	if (r == -E2BIG) {
 		_cleanup_json_ struct json_object *e =
-			protocol_error(has_id, id, API_TOO_LARGE, "the answer is too long for a message");
+			protocol_error(has_id, id, API_TOO_LARGE,
+				       "the answer is too long for a message");
 
 		c->conns->stats.errors++;
 		r = push(c, e, NULL, 0);
@@ -252,7 +262,8 @@ int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int
 	return answer(c, true, id, protocol_result(id, result, n_fds), fds, n_fds);
 }
 
-void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message)
+void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code,
+		     const char *message)
 {
 	c->conns->stats.errors++;
 	(void)answer(c, has_id, id, protocol_error(has_id, id, code, message), NULL, 0);
@@ -262,7 +273,8 @@ void conn_shut(struct conn *c, const char *why)
 {
 	if (c->dead || c->draining)
 		return;
-	log_debug("client uid=%u pid=%d is closed: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
+	log_debug("client uid=%u pid=%d is closed: %s", (unsigned int)c->peer.uid, (int)c->peer.pid,
+		  why);
 	c->conns->stats.bad_messages++;
 	c->draining = true;
 	set_reading(c, false);
@@ -286,7 +298,9 @@ static void end_of_input(struct conn *c, int r)
 		break;
 	case FRAME_E_FDS:
 		c->draining = false;
-		conn_send_error(c, false, 0, API_BAD_REQUEST, "descriptors must come with the first byte of a message, at most 16");
+		conn_send_error(
+			c, false, 0, API_BAD_REQUEST,
+			"descriptors must come with the first byte of a message, at most 16");
 		c->draining = true;
 		break;
 	default:
@@ -313,7 +327,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		c->active = io_now_ns();
 		c->half_since = 0; /* what follows has its own time */
 		c->conns->stats.requests++;
-		c->conns->ctx.on_message(c->conns->ctx.arg, c, c->reader.body, c->reader.len, c->reader.fds, c->reader.n_fds);
+		c->conns->ctx.on_message(c->conns->ctx.arg, c, c->reader.body, c->reader.len,
+					 c->reader.fds, c->reader.n_fds);
 		frame_reader_reset(&c->reader);
 	}
 	flush(c);
@@ -334,7 +349,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 /* Without memory the ping is sent next time. The caller looks at c->dead afterwards. */
 static void ping(struct conn *c, uint64_t now)
 {
-	_cleanup_json_ struct json_object *m = protocol_request(c->conns->next_ping - 1, "ping", NULL, 0);
+	_cleanup_json_ struct json_object *m =
+		protocol_request(c->conns->next_ping - 1, "ping", NULL, 0);
 
 	if (push(c, m, NULL, 0) < 0) {
 		c->active = now;
@@ -397,7 +413,8 @@ bool conn_queue(struct conn *c, struct json_object *message)
 	if (push(c, message, NULL, 0) < 0)
 		return false;
 	/*
-	 * The loop sends it, not this call: a broken connection must not be freed while the hub walks its list.
+	 * The loop sends it, not this call: a broken connection must not be freed while the hub
+	 * walks its list.
 	 */
 	if (was_empty) {
 		c->write_since = io_now_ns();
@@ -442,7 +459,8 @@ void conn_detach(struct conn *c)
 
 void conn_close(struct conn *c, const char *why)
 {
-	log_debug("client uid=%u pid=%d is closed: %s", (unsigned int)c->peer.uid, (int)c->peer.pid, why);
+	log_debug("client uid=%u pid=%d is closed: %s", (unsigned int)c->peer.uid, (int)c->peer.pid,
+		  why);
 	conn_end(c);
 }
 
@@ -466,7 +484,8 @@ int conn_subscribe(struct conn *c, uint64_t mask)
 	struct subscriber *s = NULL;
 
 	if (mask) {
-		int r = subscriber_new(c->conns->ctx.hub, c->peer.uid, c->peer.admin, mask, deliver_event, c, &s);
+		int r = subscriber_new(c->conns->ctx.hub, c->peer.uid, c->peer.admin, mask,
+				       deliver_event, c, &s);
 
 		if (r < 0)
 			return r;

@@ -35,8 +35,12 @@ struct conns_context { /* all borrowed */
 	struct quota *quota;
 	struct hub *hub;
 	gid_t admin_gid;
-	/* One whole frame. `fds` are the callee's to take (set them to -1) and closed after it otherwise. */
-	void (*on_message)(void *arg, struct conn *c, const char *text, size_t len, int *fds, size_t n_fds);
+	/*
+	 * One whole frame. `fds` are the callee's to take (set them to -1) and closed after it
+	 * otherwise.
+	 */
+	void (*on_message)(void *arg, struct conn *c, const char *text, size_t len, int *fds,
+			   size_t n_fds);
 	/* A connection has been closed: descriptors are free again. */
 	void (*on_closed)(void *arg);
 	void *arg;
@@ -70,29 +74,38 @@ void conns_get_stats(const struct conns *cs, struct conns_stats *ret);
 
 const struct peer *conn_peer(const struct conn *c);
 /*
- * Answers a request; takes over the object and, in any case, the descriptors. An answer or error that memory has no room
- * for becomes `busy`, from a reserve that each connection has. The connection ends if the reserve is in use, too. 0, or
- * -ENOMEM if the client did not get the result.
+ * Answers a request; takes over the object and, in any case, the descriptors. An answer or error
+ * that memory has no room for becomes `busy`, from a reserve that each connection has. The
+ * connection ends if the reserve is in use, too. 0, or -ENOMEM if the client did not get the
+ * result.
  */
-int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds, size_t n_fds);
+int conn_send_result(struct conn *c, int64_t id, struct json_object *result, int *fds,
+		     size_t n_fds);
 /* Answers with an error and counts it. */
-void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code, const char *message);
+void conn_send_error(struct conn *c, bool has_id, int64_t id, enum protocol_error code,
+		     const char *message);
 /* Reads no more; closes when all is sent. */
 void conn_shut(struct conn *c, const char *why);
 /*
- * An answer to a request of ours. `fds` are the callee's to take (set them to -1). False: it has descriptors that nobody
- * asked for.
+ * An answer to a request of ours. `fds` are the callee's to take (set them to -1). False: it has
+ * descriptors that nobody asked for.
  */
 bool conn_answered(struct conn *c, int64_t id, struct json_object *answer, int *fds, size_t n_fds);
-/* Queues an event without sending it at once, so that it may be called from anywhere; nothing where the queue is full. */
+/*
+ * Queues an event without sending it at once, so that it may be called from anywhere; nothing where
+ * the queue is full.
+ */
 void conn_post(struct conn *c, struct json_object *message);
 /*
- * Attaches an object to the connection, which then may be silent (it gets pings, as a subscriber does) and is charged as
- * that object, not as a connection. `gone` is called when the connection ends. -EBUSY: there is one already.
+ * Attaches an object to the connection, which then may be silent (it gets pings, as a subscriber
+ * does) and is charged as that object, not as a connection. `gone` is called when the connection
+ * ends. -EBUSY: there is one already.
  */
 int conn_attach(struct conn *c, void (*gone)(void *arg), void *arg) _must_check_;
 bool conn_is_attached(const struct conn *c);
-/* The object has ended by itself. The caller closes the connection, which is not charged any more. */
+/*
+ * The object has ended by itself. The caller closes the connection, which is not charged any more.
+ */
 void conn_detach(struct conn *c);
 /* Sends what is queued and closes; may free it, unless one of its own handlers is on the stack. */
 void conn_close(struct conn *c, const char *why);
@@ -108,22 +121,22 @@ int conn_subscribe(struct conn *c, uint64_t mask) _must_check_;
  */
 struct pending;
 #define CONN_PENDING_MAX 16
-int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg, struct pending **ret)
-	_must_check_; /* -EBUSY: too many on this connection */
+int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg,
+		struct pending **ret) _must_check_; /* -EBUSY: too many on this connection */
 /* False: there was no memory for it, and the client got an error instead. */
 bool pending_reply(struct pending *p, struct json_object *result);
 void pending_fail(struct pending *p, enum protocol_error code, const char *message);
 void pending_drop(struct pending *p);
 
 /*
- * A request of ours, whose answer has one descriptor. `done` is called once, by the loop: with the result and the descriptor
- * (the callee's to take: set it to -1), or with NULL and why there is none. It is not called after ask_drop(); an answer that
- * comes then is ignored.
+ * A request of ours, whose answer has one descriptor. `done` is called once, by the loop: with the
+ * result and the descriptor (the callee's to take: set it to -1), or with NULL and why there is
+ * none. It is not called after ask_drop(); an answer that comes then is ignored.
  */
 struct ask;
 #define CONN_ASKS_MAX 16
 typedef void (*ask_done_fn)(void *arg, struct json_object *result, const char *why, int *fd);
 /* Takes over `params`. -EBUSY: too many requests are open, or too much waits for that client. */
-int conn_ask(struct conn *c, const char *method, struct json_object *params, ask_done_fn done, void *arg, struct ask **ret)
-	_must_check_;
+int conn_ask(struct conn *c, const char *method, struct json_object *params, ask_done_fn done,
+	     void *arg, struct ask **ret) _must_check_;
 void ask_drop(struct ask *ask);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What conn.c (one connection), pending.c (its replies that come later) and conns.c (all of them) share. */
+/*
+ * What conn.c (one connection), pending.c (its replies that come later) and conns.c (all of them)
+ * share.
+ */
 #pragma once
 
 #include "common/control/frame.h"
@@ -25,7 +28,8 @@ struct conn {
 	int64_t late_ask; /* one that was dropped, to which the answer may still come; 0: none */
 	bool reading, draining, in_callback, dead;
 	uint64_t half_since;  /* a frame has begun; 0: none */
-	uint64_t write_since; /* something waits, and this is when the last byte went; 0: nothing waits */
+	/* something waits, and this is when the last byte went; 0: nothing waits */
+	uint64_t write_since;
 	uint64_t active;      /* last whole frame */
 	uint64_t timer_at;    /* when on_time fires; 0: not armed */
 	int64_t ping_id;      /* 0: none is open */
@@ -42,7 +46,8 @@ struct conns {
 };
 
 /* Takes over fd, peer and charge in any case. 0, -ENOMEM. */
-int conn_new(struct conns *cs, int fd, const struct peer *peer, const struct quota_charge *charge) _must_check_;
+int conn_new(struct conns *cs, int fd, const struct peer *peer,
+	     const struct quota_charge *charge) _must_check_;
 struct conn *conn_free(struct conn *c);
 /* Reads no more and closes once all is sent, perhaps at once. */
 void conn_end(struct conn *c);

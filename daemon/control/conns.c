@@ -32,8 +32,8 @@ void conns_accept(struct conns *cs, int fd_in)
 	cs->stats.accepted++;
 	if (cs->draining || cs->stats.connected + cs->others >= cs->max) {
 		cs->stats.refused_full++;
-		refuse(fd, cs->draining ? API_SHUTTING_DOWN : API_BUSY, cs->draining ? "tracerd is stopping"
-										   : "too many connections");
+		refuse(fd, cs->draining ? API_SHUTTING_DOWN : API_BUSY,
+		       cs->draining ? "tracerd is stopping" : "too many connections");
 		return;
 	}
 	r = peer_init(&peer, fd, cs->ctx.admin_gid);

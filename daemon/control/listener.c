@@ -46,7 +46,10 @@ int listener_bind(const struct listener_place *place, int *ret_fd)
 		return -errno;
 	/* Group first: the mode must never be given to the wrong one. */
 	r = place->gid == (gid_t)-1 ? -1 : lchown(tmp.sun_path, (uid_t)-1, place->gid);
-	/* Where the group cannot be given, its permissions must not go to the one that the file has. */
+	/*
+	 * Where the group cannot be given, its permissions must not go to the one that the file
+	 * has.
+	 */
 	if (r < 0)
 		mode = (mode & ~(mode_t)070) | (mode & 07) << 3;
 	r = chmod(tmp.sun_path, mode);
@@ -115,17 +118,20 @@ static void on_readable(evutil_socket_t lfd, short what, void *arg)
 
 		if (fd < 0) {
 			/*
-			 * EAGAIN: the backlog is empty. EMFILE, ENFILE, ENOBUFS, ENOMEM: wait for better times, or
-			 * the loop would spin on a socket that stays readable. Others (ECONNABORTED, EINTR)
-			 * concern one connection.
+			 * EAGAIN: the backlog is empty. EMFILE, ENFILE, ENOBUFS, ENOMEM: wait for
+			 * better times, or the loop would spin on a socket that stays readable.
+			 * Others (ECONNABORTED, EINTR) concern one connection.
 			 */
-			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+			    errno == ENOMEM)
 				pause_accepting(l);
 			if (errno == ECONNABORTED || errno == EINTR)
 				continue;
 			return;
 		}
-		/* The lowest free number is what a new descriptor gets: it says how many are open. */
+		/*
+		 * The lowest free number is what a new descriptor gets: it says how many are open.
+		 */
 		if (is_in_reserve(fd)) {
 			(void)close_fd(fd);
 			pause_accepting(l);
@@ -156,8 +162,8 @@ static int check_socket(int fd)
 	return value ? 0 : -EINVAL;
 }
 
-int listener_new(struct event_base *base, int fd, const char *unlink_path, listener_accept accept, void *arg,
-	struct listener **ret)
+int listener_new(struct event_base *base, int fd, const char *unlink_path, listener_accept accept,
+		 void *arg, struct listener **ret)
 {
 	_cleanup_(listener_freep) struct listener *l = calloc(1, sizeof(*l));
 	int r;

@@ -16,7 +16,8 @@
 
 #include "common/base/cleanup.h"
 
-#define LISTENER_RESERVE 64 /* descriptors kept for our own work, or a third of them where that is less */
+/* descriptors kept for our own work, or a third of them where that is less */
+#define LISTENER_RESERVE 64
 
 struct listener;
 
@@ -29,12 +30,18 @@ struct listener_place {
 	gid_t gid; /* (gid_t)-1, or not ours to give: the group gets what others get */
 };
 
-/* Makes the socket: bound under a temporary name, given its mode and group, then renamed. 0, -errno. */
+/*
+ * Makes the socket: bound under a temporary name, given its mode and group, then renamed. 0,
+ * -errno.
+ */
 int listener_bind(const struct listener_place *place, int *ret_fd) _must_check_;
 
-/* Takes over `fd` (on success only), which must be a listening Unix stream socket: -EINVAL otherwise. */
-int listener_new(struct event_base *base, int fd, const char *unlink_path /* NULL: not ours */, listener_accept accept,
-	void *arg, struct listener **ret) _must_check_;
+/*
+ * Takes over `fd` (on success only), which must be a listening Unix stream socket: -EINVAL
+ * otherwise. `unlink_path` NULL: its name is not ours.
+ */
+int listener_new(struct event_base *base, int fd, const char *unlink_path, listener_accept accept,
+		 void *arg, struct listener **ret) _must_check_;
 struct listener *listener_free(struct listener *l);
 
 /* A descriptor was closed: accept again if accepting was paused. */

@@ -14,7 +14,8 @@ struct pending {
 	void *arg;
 };
 
-int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg, struct pending **ret)
+int pending_new(struct conn *c, int64_t id, void (*gone)(struct pending *p, void *arg), void *arg,
+		struct pending **ret)
 {
 	struct pending *p;
 

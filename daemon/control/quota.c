@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sums per uid. A user exists as long as it has a charge; the list is as short as there are such users. */
+/*
+ * Sums per uid. A user exists as long as it has a charge; the list is as short as there are such
+ * users.
+ */
 #include "daemon/control/quota.h"
 
 #include <assert.h>
@@ -85,7 +88,8 @@ bool quota_is_limited(const struct quota *q, uid_t uid)
 	return uid != 0 && uid != q->exempt;
 }
 
-static int charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, bool forced, struct quota_charge *c)
+static int charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, bool forced,
+		  struct quota_charge *c)
 {
 	struct quota_user *u;
 	uint64_t used = quota_used(q, uid, kind), sum;
@@ -106,12 +110,14 @@ static int charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amo
 	return 0;
 }
 
-int quota_charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *c)
+int quota_charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount,
+		 struct quota_charge *c)
 {
 	return charge(q, uid, kind, amount, false, c);
 }
 
-int quota_charge_forced(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *c)
+int quota_charge_forced(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount,
+			struct quota_charge *c)
 {
 	return charge(q, uid, kind, amount, true, c);
 }

@@ -56,10 +56,11 @@ void quota_init(struct quota *q, const struct config *config);
 void quota_fini(struct quota *q);
 
 /* 0, QUOTA_E_EXCEEDED, -ENOMEM. `c` must be empty; it is written on success only. */
-int quota_charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *c) _must_check_;
+int quota_charge(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount,
+		 struct quota_charge *c) _must_check_;
 /* Charges what was there already before a restart: never refused. 0, -ENOMEM. */
-int quota_charge_forced(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *c)
-	_must_check_;
+int quota_charge_forced(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t amount,
+			struct quota_charge *c) _must_check_;
 /* What is charged came out at another amount: never refused. A no-op for {0}. */
 void quota_resize(struct quota_charge *c, uint64_t amount);
 /* Idempotent, and a no-op for {0}. */

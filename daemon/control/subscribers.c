@@ -45,7 +45,8 @@ struct hub *hub_free(struct hub *h)
 	return NULL;
 }
 
-static void deliver(struct hub *h, struct subscriber *s, const char *event, struct json_object *data)
+static void deliver(struct hub *h, struct subscriber *s, const char *event,
+		    struct json_object *data)
 {
 	_cleanup_json_ struct json_object *message = NULL;
 
@@ -81,8 +82,8 @@ void hub_watch(struct hub *h, void (*changed)(void *arg), void *arg)
 	h->changed_arg = arg;
 }
 
-int subscriber_new(struct hub *h, uid_t uid, bool admin, uint64_t mask, subscriber_deliver fn, void *arg,
-	struct subscriber **ret)
+int subscriber_new(struct hub *h, uid_t uid, bool admin, uint64_t mask, subscriber_deliver fn,
+		   void *arg, struct subscriber **ret)
 {
 	struct subscriber *s = calloc(1, sizeof(*s));
 

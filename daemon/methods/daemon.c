@@ -53,7 +53,8 @@ enum protocol_error method_subscribe(struct call *call, struct json_object **ret
 
 		if (e < 0) {
 			(void)escape_text(shown, sizeof(shown), name, strlen(name));
-			return call_fail(call, API_BAD_PARAMS, "events: no event is named \"%s\"", shown);
+			return call_fail(call, API_BAD_PARAMS, "events: no event is named \"%s\"",
+					 shown);
 		}
 		mask |= UINT64_C(1) << e;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handlers of the protocol's methods, one function each: parameters to calls of the other rooms, errors of those to
- * errors of the protocol. Owns nothing but the requests that wait for an answer. A new method is a line in
- * common/control/protocol.c, one in methods.c, and its handler in the file of its noun.
+ * The handlers of the protocol's methods, one function each: parameters to calls of the other
+ * rooms, errors of those to errors of the protocol. Owns nothing but the requests that wait for an
+ * answer. A new method is a line in common/control/protocol.c, one in methods.c, and its handler in
+ * the file of its noun.
  */
 #pragma once
 
@@ -31,7 +32,8 @@ struct methods {
 	struct snapshots *snapshots;
 	struct triggers *triggers;
 	struct pictures *pictures;
-	LIST_HEAD(, asker) askers; /* requests about targets that wait for a survey of their rings */
+	/* requests about targets that wait for a survey of their rings */
+	LIST_HEAD(, asker) askers;
 };
 
 /* By the index of protocol_methods[]. */

@@ -27,12 +27,17 @@ enum protocol_error method_trigger_remove(struct call *call, struct json_object 
 enum protocol_error method_subscribe(struct call *call, struct json_object **ret_result);
 enum protocol_error method_unsubscribe(struct call *call, struct json_object **ret_result);
 
-/* "cursor" of a list as the id after which the page starts (0: the first page); false: no cursor of this daemon. */
+/*
+ * "cursor" of a list as the id after which the page starts (0: the first page); false: no cursor of
+ * this daemon.
+ */
 bool cursor_read(const struct call *call, uint64_t *ret_after);
 /* "next" of such a list. */
 void cursor_add(struct json_object *result, bool more, uint64_t after);
 
-/* The target that parameter "target" names, if the caller may see it and no other has the same pid. */
+/*
+ * The target that parameter "target" names, if the caller may see it and no other has the same pid.
+ */
 enum protocol_error method_find_target(struct call *call, struct target **ret_target);
 /* {target: T} for this caller. */
 struct json_object *method_target_answer(struct call *call, struct target *target);

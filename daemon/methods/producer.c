@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * target.register: a producer attached to the connection that it registered by. The end of one ends the other.
+ * target.register: a producer attached to the connection that it registered by. The end of one ends
+ * the other.
  */
 #include <errno.h>
 #include <string.h>
@@ -59,11 +60,13 @@ static void on_ended(void *arg)
 	conn_close(c, "its process has ended");
 }
 
-static int on_go_ask(void *arg, struct json_object *params, producer_go_fn done, void *done_arg, void **ret)
+static int on_go_ask(void *arg, struct json_object *params, producer_go_fn done, void *done_arg,
+		     void **ret)
 {
 	struct attachment *a = arg;
 	struct ask *ask;
-	int r = conn_ask(a->conn, protocol_methods[METHOD_GO_TRACE].name, params, done, done_arg, &ask);
+	int r = conn_ask(a->conn, protocol_methods[METHOD_GO_TRACE].name, params, done, done_arg,
+			 &ask);
 
 	if (r == 0)
 		*ret = ask;
@@ -91,13 +94,18 @@ static enum protocol_error register_error(struct call *call, int r, const char *
 	return call_fail(call, protocol_error_from_errno(r), "event rings: %s", strerror(-r));
 }
 
-static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_wake, int *ret_stream)
+static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_wake,
+				    int *ret_stream)
 {
 	*ret_rings = *ret_wake = *ret_stream = -1;
 	if (call->n_fds != 2 && call->n_fds != 3)
-		return call_fail(call, API_BAD_PARAMS, "fds: 2 or 3 descriptors are required, but %zu were sent", call->n_fds);
+		return call_fail(call, API_BAD_PARAMS,
+				 "fds: 2 or 3 descriptors are required, but %zu were sent",
+				 call->n_fds);
 	if (params_count(&call->params, "fds") != call->n_fds)
-		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, but %zu were sent", params_count(&call->params, "fds"), call->n_fds);
+		return call_fail(call, API_BAD_PARAMS,
+				 "fds: names %zu descriptors, but %zu were sent",
+				 params_count(&call->params, "fds"), call->n_fds);
 	for (size_t i = 0; i < call->n_fds; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
 		int *slot = strcmp(name, "rings") == 0	     ? ret_rings
@@ -106,8 +114,10 @@ static enum protocol_error name_fds(struct call *call, int *ret_rings, int *ret_
 							     : NULL;
 
 		if (!slot || *slot >= 0)
-			return call_fail(call, API_BAD_PARAMS, "fds: %s",
-					 slot ? "names a descriptor twice" : "a descriptor must be \"rings\", \"wake\" or \"go_stream\"");
+			return call_fail(
+				call, API_BAD_PARAMS, "fds: %s",
+				slot ? "names a descriptor twice"
+				     : "a descriptor must be \"rings\", \"wake\" or \"go_stream\"");
 		*slot = call->fds[i];
 	}
 	if (*ret_rings < 0 || *ret_wake < 0)
@@ -140,7 +150,8 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 	if (!a)
 		return call_fail(call, API_BUSY, "out of memory");
 	a->conn = call->conn;
-	r = producers_register(m->producers, call->peer, rings_fd, wake_fd, &producer, &control_fd, why, sizeof(why));
+	r = producers_register(m->producers, call->peer, rings_fd, wake_fd, &producer, &control_fd,
+			       why, sizeof(why));
 	if (r != 0) {
 		free(a);
 		return register_error(call, r, why);
@@ -153,18 +164,23 @@ enum protocol_error method_target_register(struct call *call, struct json_object
 		attachment_free(a);
 		return register_error(call, r, why);
 	}
-	target = targets_of_producer(m->targets, producer_pid(producer), producer_start_time(producer), call->peer->uid);
+	target = targets_of_producer(m->targets, producer_pid(producer),
+				     producer_start_time(producer), call->peer->uid);
 	if (!target || conn_attach(call->conn, on_connection_gone, a) < 0) {
 		(void)close_fd(control_fd);
 		producer_end(producer);
 		attachment_free(a);
 		return call_fail(call, API_BUSY, "out of memory, or the process has just ended");
 	}
-	producer_connect(producer, &(struct producer_connection){
-					   .control = on_control, .alive = on_alive, .ended = on_ended,
-					   .go_ask = on_go_ask, .go_drop = on_go_drop, .arg = a});
+	producer_connect(producer, &(struct producer_connection){.control = on_control,
+								 .alive = on_alive,
+								 .ended = on_ended,
+								 .go_ask = on_go_ask,
+								 .go_drop = on_go_drop,
+								 .arg = a});
 	if (params_has(&call->params, "go"))
-		producer_set_go(producer, params_string(&call->params, "go"), (uint64_t)params_int(&call->params, "go_keep_ns"));
+		producer_set_go(producer, params_string(&call->params, "go"),
+				(uint64_t)params_int(&call->params, "go_keep_ns"));
 	clockseries_start(m->clocks);
 	call_object(call, target_name(target));
 	call->reply_fds[call->n_reply_fds++] = control_fd;

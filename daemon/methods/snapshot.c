@@ -11,7 +11,8 @@ static enum protocol_error create_error(struct call *call, int r, const char *wh
 {
 	switch (r) {
 	case SNAPSHOT_E_QUOTA:
-		return call_fail(call, API_QUOTA, "%s", why[0] ? why : "too many snapshots of this user");
+		return call_fail(call, API_QUOTA, "%s",
+				 why[0] ? why : "too many snapshots of this user");
 	case SNAPSHOT_E_BUSY:
 		return call_fail(call, API_BUSY, "%s", why[0] ? why : "too many snapshots wait");
 	case SNAPSHOT_E_NO_SPACE:
@@ -19,7 +20,8 @@ static enum protocol_error create_error(struct call *call, int r, const char *wh
 	case SNAPSHOT_E_GONE:
 		return call_fail(call, API_GONE, "%s", why[0] ? why : "the target is gone");
 	default:
-		return call_fail(call, protocol_error_from_errno(r), "%s", why[0] ? why : strerror(r < 0 ? -r : EIO));
+		return call_fail(call, protocol_error_from_errno(r), "%s",
+				 why[0] ? why : strerror(r < 0 ? -r : EIO));
 	}
 }
 
@@ -39,8 +41,9 @@ struct waiter {
 };
 
 /*
- * Without memory for the answer the snapshot stays, as it does when nobody waits any more: its moment does not come again,
- * and the list has it. The client gets "out of memory" or sees the connection end.
+ * Without memory for the answer the snapshot stays, as it does when nobody waits any more: its
+ * moment does not come again, and the list has it. The client gets "out of memory" or sees the
+ * connection end.
  */
 static void waiter_done(struct snapshot *s, void *arg)
 {
@@ -59,7 +62,8 @@ static void waiter_gone(struct pending *p, void *arg)
 	free(w);
 }
 
-static enum protocol_error create(struct call *call, struct target *t, struct waiter *w, struct snapshot **ret)
+static enum protocol_error create(struct call *call, struct target *t, struct waiter *w,
+				  struct snapshot **ret)
 {
 	const struct params *p = &call->params;
 	struct snapshot_request req = {
@@ -70,8 +74,8 @@ static enum protocol_error create(struct call *call, struct target *t, struct wa
 		.asked_raw_ns = (uint64_t)params_int(p, "asked_raw_ns"),
 	};
 	char why[200] = "";
-	int r = snapshots_create(
-		call->methods->snapshots, t, &req, w ? waiter_done : NULL, w, ret, why, sizeof(why));
+	int r = snapshots_create(call->methods->snapshots, t, &req, w ? waiter_done : NULL, w, ret,
+				 why, sizeof(why));
 
 	return r == 0 ? API_OK : create_error(call, r, why);
 }
@@ -87,7 +91,8 @@ static enum protocol_error create_and_wait(struct call *call, struct target *t)
 		return call_fail(call, API_BUSY, "out of memory");
 	w->snapshots = call->methods->snapshots;
 	if (pending_new(call->conn, call->id, waiter_gone, w, &w->pending) < 0)
-		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+		return call_fail(call, API_BUSY,
+				 "too many requests of this connection wait for an answer");
 	e = create(call, t, w, &s);
 	if (e != API_OK) {
 		pending_drop(w->pending);
@@ -131,7 +136,8 @@ static enum protocol_error find(struct call *call, struct snapshot **ret)
 	const char *id = params_string(&call->params, "snapshot");
 
 	call_object(call, id);
-	if (snapshots_find(call->methods->snapshots, id, call->peer->uid, call->peer->admin, ret) != 0)
+	if (snapshots_find(call->methods->snapshots, id, call->peer->uid, call->peer->admin,
+			   ret) != 0)
 		return call_fail(call, API_NOT_FOUND, "no such snapshot");
 	return API_OK;
 }
@@ -142,12 +148,14 @@ enum protocol_error method_snapshot_list(struct call *call, struct json_object *
 	char next[SPOOL_ID_LEN + 1] = "";
 	int r;
 
-	r = snapshots_list(call->methods->snapshots, call->peer->uid, call->peer->admin, params_string(&call->params, "cursor"),
-		(unsigned int)params_int(&call->params, "limit"), &list, next);
+	r = snapshots_list(call->methods->snapshots, call->peer->uid, call->peer->admin,
+			   params_string(&call->params, "cursor"),
+			   (unsigned int)params_int(&call->params, "limit"), &list, next);
 	if (r != 0) {
 		json_object_put(o);
-		return call_fail(call, r > 0 ? API_BAD_PARAMS : protocol_error_from_errno(r), "cursor: %s",
-			r > 0 ? "not from an answer of tracerd" : strerror(-r));
+		return call_fail(call, r > 0 ? API_BAD_PARAMS : protocol_error_from_errno(r),
+				 "cursor: %s",
+				 r > 0 ? "not from an answer of tracerd" : strerror(-r));
 	}
 	json_add(o, "snapshots", list);
 	json_add_string(o, "next", next[0] ? next : NULL);
@@ -211,8 +219,9 @@ enum protocol_error method_snapshot_fetch(struct call *call, struct json_object 
 	if (n == 0) {
 		r = snapshot_files(s, &list);
 		if (r != 0)
-			return call_fail(call, r > 0 ? API_BUSY : protocol_error_from_errno(r), "%s",
-				r > 0 ? "the snapshot is not published" : strerror(-r));
+			return call_fail(call, r > 0 ? API_BUSY : protocol_error_from_errno(r),
+					 "%s",
+					 r > 0 ? "the snapshot is not published" : strerror(-r));
 		json_add(o, "files", list);
 		*ret_result = take_ptr(o);
 		return API_OK;
@@ -229,8 +238,9 @@ enum protocol_error method_snapshot_fetch(struct call *call, struct json_object 
 		if (r == -ENOENT)
 			return call_fail(call, API_NOT_FOUND, "no such file in the snapshot");
 		if (r != 0)
-			return call_fail(call, r > 0 ? API_BUSY : protocol_error_from_errno(r), "%s",
-				r > 0 ? "the snapshot is not published" : strerror(-r));
+			return call_fail(call, r > 0 ? API_BUSY : protocol_error_from_errno(r),
+					 "%s",
+					 r > 0 ? "the snapshot is not published" : strerror(-r));
 		call->reply_fds[call->n_reply_fds++] = fd;
 		f = json_object_new_object();
 		json_add_string(f, "name", name);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Methods about targets: parameters to requests, answers to errors. target/target.c decides who may do what. */
+/*
+ * Methods about targets: parameters to requests, answers to errors. target/target.c decides who may
+ * do what.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,14 +22,16 @@ enum protocol_error method_find_target(struct call *call, struct target **ret_ta
 	const char *name = params_target_name(&call->params, "target", buf);
 	struct target *other = NULL;
 	/* What another user armed does not exist for this one. */
-	struct target *t = targets_find(call->methods->targets, name, call->peer->uid, call->peer->admin, &other);
+	struct target *t = targets_find(call->methods->targets, name, call->peer->uid,
+					call->peer->admin, &other);
 
 	call_object(call, name);
 	if (!t)
 		return call_fail(call, API_NOT_FOUND, "no such target");
 	if (other)
-		return call_fail(call, API_BAD_PARAMS, "targets %s and %s both record process %s: name one of them", target_name(other),
-				 target_name(t), name);
+		return call_fail(call, API_BAD_PARAMS,
+				 "targets %s and %s both record process %s: name one of them",
+				 target_name(other), target_name(t), name);
 	*ret_target = t;
 	return API_OK;
 }
@@ -68,7 +73,8 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 	size_t n = params_count(&call->params, "fds");
 
 	if (n != call->n_fds)
-		return call_fail(call, API_BAD_PARAMS, "fds: names %zu descriptors, but %zu were sent", n, call->n_fds);
+		return call_fail(call, API_BAD_PARAMS,
+				 "fds: names %zu descriptors, but %zu were sent", n, call->n_fds);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = params_nth(&call->params, "fds", i);
 		int *slot = strcmp(name, "maps") == 0	 ? &req->maps_fd
@@ -79,8 +85,10 @@ static enum protocol_error name_fds(struct call *call, struct target_request *re
 							    : NULL;
 
 		if (!slot || *slot >= 0)
-			return call_fail(call, API_BAD_PARAMS, "fds: %s",
-					 slot ? "names a descriptor twice" : "a descriptor must be \"maps\", \"pidfd\", \"step\", \"kallsyms\" or \"kcore\"");
+			return call_fail(
+				call, API_BAD_PARAMS, "fds: %s",
+				slot ? "names a descriptor twice"
+				     : "a descriptor must be \"maps\", \"pidfd\", \"step\", \"kallsyms\" or \"kcore\"");
 		*slot = call->fds[i];
 	}
 	return API_OK;
@@ -99,7 +107,8 @@ static enum protocol_error read_scope(struct call *call, struct target_request *
 		return call_fail(call, API_BAD_PARAMS, "unit excludes pid and tid");
 	if (!req->unit && !req->pid && !req->tid && req->pidfd < 0) {
 		if (!scope || strcmp(scope, "host") != 0)
-			return call_fail(call, API_BAD_PARAMS, "one of pid, tid and unit is required, or scope host");
+			return call_fail(call, API_BAD_PARAMS,
+					 "one of pid, tid and unit is required, or scope host");
 		req->scope = TARGET_HOST;
 	}
 	if (scope && strcmp(scope, target_scope_name(req->scope)) != 0)
@@ -116,7 +125,9 @@ struct reader {
 
 static struct reader reader_of(const struct call *call)
 {
-	return (struct reader){.methods = call->methods, .uid = call->peer->uid, .admin = call->peer->admin};
+	return (struct reader){.methods = call->methods,
+			       .uid = call->peer->uid,
+			       .admin = call->peer->admin};
 }
 
 /* T of the protocol, with the number of its triggers. */
@@ -124,7 +135,8 @@ static struct json_object *target_json(const struct reader *reader, struct targe
 {
 	struct json_object *o = target_to_json(t);
 
-	json_add_uint(o, "triggers", triggers_count(reader->methods->triggers, t, reader->uid, reader->admin));
+	json_add_uint(o, "triggers",
+		      triggers_count(reader->methods->triggers, t, reader->uid, reader->admin));
 	return o;
 }
 
@@ -180,7 +192,8 @@ static void on_armed(void *arg, int answer, struct target *t, const char *why)
 		/* A client that gets no answer cannot disarm: do it now. */
 		if (!pending_reply(a->pending, target_answer(&a->reader, t)) &&
 		    targets_release(m->targets, t, why_not, sizeof(why_not)) != 0)
-			log_warning("target %s stays armed without an answer to its client: %s", target_name(t), why_not);
+			log_warning("target %s stays armed without an answer to its client: %s",
+				    target_name(t), why_not);
 	}
 	free(a);
 }
@@ -206,12 +219,14 @@ static enum protocol_error armer_new(struct call *call, struct armer **ret)
 	a->reader = reader_of(call);
 	a->conn = call->conn;
 	if (pending_new(call->conn, call->id, armer_gone, a, &a->pending) < 0)
-		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+		return call_fail(call, API_BUSY,
+				 "too many requests of this connection wait for an answer");
 	*ret = take_ptr(a);
 	return API_OK;
 }
 
-static enum protocol_error arm(struct call *call, const struct target_request *req, struct json_object **ret_result)
+static enum protocol_error arm(struct call *call, const struct target_request *req,
+			       struct json_object **ret_result)
 {
 	_cleanup_free_ struct armer *a = NULL;
 	struct target *existing;
@@ -221,7 +236,8 @@ static enum protocol_error arm(struct call *call, const struct target_request *r
 
 	if (e != API_OK)
 		return e;
-	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, &existing, why, sizeof(why));
+	r = targets_arm(call->methods->targets, req, on_armed, a, &a->arming, &existing, why,
+			sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
 		if (existing) {
@@ -262,9 +278,13 @@ enum protocol_error method_target_arm(struct call *call, struct json_object **re
 	req.pt_timing = params_string(p, "pt_timing");
 	req.keep_ns = (uint64_t)params_int(p, "keep_ms") * 1000000;
 	req.wait_min_ns = params_has(p, "wait_min_us") ? &wait_min_ns : NULL;
-	for (; req.n_filters < TARGET_FILTERS_MAX && req.n_filters < params_count(p, "filters"); req.n_filters++)
+	for (; req.n_filters < TARGET_FILTERS_MAX && req.n_filters < params_count(p, "filters");
+	     req.n_filters++)
 		req.filters[req.n_filters] = params_nth(p, "filters", req.n_filters);
-	req.stacks = strcmp(stacks, "fp") == 0 ? STACKS_FP : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF : strcmp(stacks, "bpf") == 0 ? STACKS_BPF : STACKS_AUTO;
+	req.stacks = strcmp(stacks, "fp") == 0      ? STACKS_FP
+		     : strcmp(stacks, "dwarf") == 0 ? STACKS_DWARF
+		     : strcmp(stacks, "bpf") == 0   ? STACKS_BPF
+						    : STACKS_AUTO;
 	return arm(call, &req, ret_result);
 }
 
@@ -273,7 +293,8 @@ static void on_joined(void *arg, int answer, struct target *t, const char *why)
 	struct armer *a = arg;
 	enum protocol_error e = answer ? arm_error(answer, &why) : API_OK;
 
-	audit_log(a->reader.methods->audit, conn_peer(a->conn), "target.join", target_name(t), answer ? protocol_error_code(e) : "ok");
+	audit_log(a->reader.methods->audit, conn_peer(a->conn), "target.join", target_name(t),
+		  answer ? protocol_error_code(e) : "ok");
 	if (answer)
 		pending_fail(a->pending, e, why);
 	else
@@ -364,7 +385,8 @@ void cursor_add(struct json_object *result, bool more, uint64_t after)
 #define PAGE_BYTES (FRAME_REPLY_MAX / 4)
 
 /* False: the page is full. */
-static bool page_add(const struct reader *reader, struct json_object *list, struct target *t, size_t *bytes)
+static bool page_add(const struct reader *reader, struct json_object *list, struct target *t,
+		     size_t *bytes)
 {
 	struct json_object *o = target_json(reader, t);
 	size_t len = 0;
@@ -422,7 +444,9 @@ static void asker_free(struct asker *asker)
 
 static struct target *asker_target(const struct asker *asker)
 {
-	struct target *t = asker->target ? targets_next(asker->reader.methods->targets, asker->target - 1) : NULL;
+	struct target *t = asker->target
+				   ? targets_next(asker->reader.methods->targets, asker->target - 1)
+				   : NULL;
 
 	return t && target_id(t) == asker->target ? t : NULL;
 }
@@ -432,7 +456,8 @@ static void asker_answer(struct asker *asker)
 	struct target *t = asker_target(asker);
 
 	if (!asker->target)
-		(void)pending_reply(asker->pending, page_answer(&asker->reader, asker->after, asker->page));
+		(void)pending_reply(asker->pending,
+				    page_answer(&asker->reader, asker->after, asker->page));
 	else if (t)
 		(void)pending_reply(asker->pending, target_answer(&asker->reader, t));
 	else
@@ -454,8 +479,8 @@ static bool is_surveying(const struct asker *asker)
 {
 	struct target *t = asker_target(asker);
 
-	return (t || !asker->target) &&
-	       targets_surveying(asker->reader.methods->targets, t, asker->reader.uid, asker->reader.admin);
+	return (t || !asker->target) && targets_surveying(asker->reader.methods->targets, t,
+							  asker->reader.uid, asker->reader.admin);
 }
 
 void methods_surveyed(struct methods *m)
@@ -473,14 +498,16 @@ void methods_surveyed(struct methods *m)
 }
 
 /* Answers now, or later with call->deferred. */
-static enum protocol_error ask(struct call *call, const struct asker *what, struct target *t, struct json_object **ret_result)
+static enum protocol_error ask(struct call *call, const struct asker *what, struct target *t,
+			       struct json_object **ret_result)
 {
 	const struct timeval limit = {.tv_sec = SURVEY_SECONDS};
 	struct asker *asker;
 
 	targets_survey(call->methods->targets, t, call->peer->uid, call->peer->admin);
 	if (!is_surveying(what)) {
-		*ret_result = t ? target_answer(&what->reader, t) : page_answer(&what->reader, what->after, what->page);
+		*ret_result = t ? target_answer(&what->reader, t)
+				: page_answer(&what->reader, what->after, what->page);
 		return API_OK;
 	}
 	asker = malloc(sizeof(*asker));
@@ -493,7 +520,8 @@ static enum protocol_error ask(struct call *call, const struct asker *what, stru
 		if (asker->limit)
 			event_free(asker->limit);
 		free(asker);
-		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+		return call_fail(call, API_BUSY,
+				 "too many requests of this connection wait for an answer");
 	}
 	LIST_INSERT_HEAD(&call->methods->askers, asker, link);
 	call->deferred = true;

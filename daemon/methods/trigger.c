@@ -72,7 +72,8 @@ static void adder_gone(struct pending *p, void *arg)
 	free(a);
 }
 
-static enum protocol_error add_hit(struct call *call, struct target *target, const struct trigger_request *req)
+static enum protocol_error add_hit(struct call *call, struct target *target,
+				   const struct trigger_request *req)
 {
 	_cleanup_free_ struct adder *a = calloc(1, sizeof(*a));
 	char why[200] = "";
@@ -84,7 +85,8 @@ static enum protocol_error add_hit(struct call *call, struct target *target, con
 	a->conn = call->conn;
 	/* The reply is reserved first: without room for an answer nothing begins. */
 	if (pending_new(call->conn, call->id, adder_gone, a, &a->pending) < 0)
-		return call_fail(call, API_BUSY, "too many requests of this connection wait for an answer");
+		return call_fail(call, API_BUSY,
+				 "too many requests of this connection wait for an answer");
 	r = triggers_add(call->methods->triggers, target, req, &a->trigger, why, sizeof(why));
 	if (r != 0) {
 		pending_drop(a->pending);
@@ -104,7 +106,8 @@ static enum protocol_error read_hit(struct call *call, struct trigger_hit *ret)
 
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (!params_has(p, numbers[i]))
-			return call_fail(call, API_BAD_PARAMS, "%s: is needed with hit", numbers[i]);
+			return call_fail(call, API_BAD_PARAMS, "%s: is needed with hit",
+					 numbers[i]);
 	*ret = (struct trigger_hit){
 		.name = params_string(p, "hit"),
 		.maj = (uint32_t)params_int(p, "hit_major"),
@@ -156,7 +159,8 @@ enum protocol_error method_trigger_add(struct call *call, struct json_object **r
 	}
 	if (params_has(p, "go")) {
 		if (req.region)
-			return call_fail(call, API_BAD_PARAMS, "region, go: a trigger has one of them");
+			return call_fail(call, API_BAD_PARAMS,
+					 "region, go: a trigger has one of them");
 		req.region = go_region(params_string(p, "go"), go, sizeof(go));
 	}
 	if (!req.region)
@@ -191,7 +195,8 @@ enum protocol_error method_trigger_list(struct call *call, struct json_object **
 	o = json_object_new_object();
 	list = json_add_new_array(o, "triggers");
 	while ((t = triggers_next(call->methods->triggers, after))) {
-		if (trigger_visible(t, call->peer->uid, call->peer->admin) && (!target || trigger_target(t) == target)) {
+		if (trigger_visible(t, call->peer->uid, call->peer->admin) &&
+		    (!target || trigger_target(t) == target)) {
 			if (limit-- == 0) {
 				more = true;
 				break;
@@ -208,7 +213,8 @@ enum protocol_error method_trigger_list(struct call *call, struct json_object **
 enum protocol_error method_trigger_remove(struct call *call, struct json_object **ret_result)
 {
 	const char *name = params_string(&call->params, "trigger");
-	struct trigger *t = triggers_find(call->methods->triggers, name, call->peer->uid, call->peer->admin);
+	struct trigger *t =
+		triggers_find(call->methods->triggers, name, call->peer->uid, call->peer->admin);
 
 	call_object(call, name);
 	/* What another user added does not exist for this one. */

@@ -46,8 +46,8 @@ static bool is_zero(const uint8_t *p, size_t n)
 }
 
 /*
- * New memory that is written once: with small pages each of them would be a fault, and together they would take longer than
- * the copy.
+ * New memory that is written once: with small pages each of them would be a fault, and together
+ * they would take longer than the copy.
  */
 static uint8_t *allocate(size_t n)
 {

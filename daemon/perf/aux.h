@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The AUX area of one perf event's ring in overwrite mode: memory that a hardware tracer writes around and around. The kernel
- * tells where the tracer stopped (aux_head), but not whether it has come around: until it has, what follows the head still
- * is the zeros that the kernel made.
+ * The AUX area of one perf event's ring in overwrite mode: memory that a hardware tracer writes
+ * around and around. The kernel tells where the tracer stopped (aux_head), but not whether it has
+ * come around: until it has, what follows the head still is the zeros that the kernel made.
  *
  * It is copied only while all its events are disabled. Does not know what the bytes mean.
  */

@@ -10,7 +10,10 @@
 #include "common/bundle/perfabi.h"
 #include "daemon/perf/eventset.h"
 
-/* Two readings of an event that lives differ; a third and fourth are taken where it was just taken off its CPU for others' sake. */
+/*
+ * Two readings of an event that lives differ; a third and fourth are taken where it was just taken
+ * off its CPU for others' sake.
+ */
 #define READINGS 4
 
 static bool read_time(int fd, uint64_t *ret)
@@ -90,14 +93,17 @@ static bool has(const int *cpus, size_t n, int cpu)
 	return false;
 }
 
-size_t cpuwatch_compare(struct cpuwatch *w, uint64_t at, const struct cpuwatch_reading *now, const int *online, size_t n_online,
-			struct cpuwatch_change *ret, size_t room)
+size_t cpuwatch_compare(struct cpuwatch *w, uint64_t at, const struct cpuwatch_reading *now,
+			const int *online, size_t n_online, struct cpuwatch_change *ret,
+			size_t room)
 {
 	size_t found = 0;
 
 	for (size_t i = 0; i < w->n && found < room; i++) {
 		/* Its time goes slower than ours: rather too early. */
-		const uint64_t more = now[i].lived_ns > w->last[i].lived_ns ? now[i].lived_ns - w->last[i].lived_ns : 0,
+		const uint64_t more = now[i].lived_ns > w->last[i].lived_ns
+					      ? now[i].lived_ns - w->last[i].lived_ns
+					      : 0,
 			       ended = w->last[i].at_ns + more;
 
 		if (!has(online, n_online, w->cpus[i]))
@@ -105,12 +111,15 @@ size_t cpuwatch_compare(struct cpuwatch *w, uint64_t at, const struct cpuwatch_r
 		else if (now[i].goes_on)
 			w->last[i] = now[i];
 		else
-			ret[found++] = (struct cpuwatch_change){
-				.cpu = w->cpus[i], .since_ns = w->away_ns[i] > ended ? w->away_ns[i] : ended};
+			ret[found++] = (struct cpuwatch_change){.cpu = w->cpus[i],
+								.since_ns = w->away_ns[i] > ended
+										    ? w->away_ns[i]
+										    : ended};
 	}
 	for (size_t i = 0; i < n_online && found < room; i++)
 		if (!has(w->cpus, w->n, online[i]))
-			ret[found++] = (struct cpuwatch_change){.cpu = online[i], .since_ns = w->seen_ns};
+			ret[found++] =
+				(struct cpuwatch_change){.cpu = online[i], .since_ns = w->seen_ns};
 	if (!found)
 		w->seen_ns = at;
 	return found;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds out when events on CPUs have ended: a CPU that goes offline, as all but one do when the machine is suspended, takes its
- * events with it, and they stay as they are, and record nothing, when it comes back. And a CPU that came later has none. An event
- * of its own on each CPU tells: its time goes on as long as it lives. It goes slower than any clock, since it stands still while the
- * kernel takes events off the CPU and puts them back, as at each switch between cgroups that have events of their own. So what counts
- * is whether it goes on at all.
+ * Finds out when events on CPUs have ended: a CPU that goes offline, as all but one do when the
+ * machine is suspended, takes its events with it, and they stay as they are, and record nothing,
+ * when it comes back. And a CPU that came later has none. An event of its own on each CPU tells:
+ * its time goes on as long as it lives. It goes slower than any clock, since it stands still while
+ * the kernel takes events off the CPU and puts them back, as at each switch between cgroups that
+ * have events of their own. So what counts is whether it goes on at all.
  */
 #pragma once
 
@@ -32,8 +33,9 @@ struct cpuwatch {
 #define CPUWATCH_INIT {.cpus = NULL}
 
 /*
- * From then on events on CPUs record nothing of this one, if they were opened before: it is online, and theirs have ended, or
- * there are none. While it is offline nothing runs there that could be missed.
+ * From then on events on CPUs record nothing of this one, if they were opened before: it is online,
+ * and theirs have ended, or there are none. While it is offline nothing runs there that could be
+ * missed.
  */
 struct cpuwatch_change {
 	int cpu;
@@ -49,6 +51,10 @@ static inline bool cpuwatch_is_open(const struct cpuwatch *watch)
 }
 /* The changes since it was opened: how many, at most `room`. After any, open another one. */
 size_t cpuwatch_look(struct cpuwatch *watch, struct cpuwatch_change *ret, size_t room);
-/* For tests: the same at a time, by what the events and the kernel say. now[i]: of the event on cpus[i]. */
-size_t cpuwatch_compare(struct cpuwatch *watch, uint64_t now_ns, const struct cpuwatch_reading *now, const int *online,
-			size_t n_online, struct cpuwatch_change *ret, size_t room);
+/*
+ * For tests: the same at a time, by what the events and the kernel say. now[i]: of the event on
+ * cpus[i].
+ */
+size_t cpuwatch_compare(struct cpuwatch *watch, uint64_t now_ns, const struct cpuwatch_reading *now,
+			const int *online, size_t n_online, struct cpuwatch_change *ret,
+			size_t room);

@@ -79,7 +79,8 @@ static bool smt_is_off(void)
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	return io_read_file_at(AT_FDCWD, "/sys/devices/system/cpu/smt/control", 64, &text, &len) == 0 &&
+	return io_read_file_at(AT_FDCWD, "/sys/devices/system/cpu/smt/control", 64, &text, &len) ==
+		       0 &&
 	       (strcmp(text, "off\n") == 0 || strcmp(text, "forceoff\n") == 0);
 }
 
@@ -88,7 +89,8 @@ int cpus_to_come(int **ret, size_t *ret_n)
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	if (smt_is_off() || io_read_file_at(AT_FDCWD, "/sys/devices/system/cpu/present", 4096, &text, &len) < 0)
+	if (smt_is_off() ||
+	    io_read_file_at(AT_FDCWD, "/sys/devices/system/cpu/present", 4096, &text, &len) < 0)
 		return cpus_online(ret, ret_n);
 	return cpus_parse(text, ret, ret_n);
 }
@@ -147,7 +149,8 @@ static int map_ring(const struct eventset_spec *spec, int fd, size_t *bytes, str
 	for (;;) {
 		r = ring_map(fd, *bytes, spec->overwrite, ring);
 		/* Over the allowance of locked memory: EPERM. What is smaller records less time. */
-		if ((r != -EPERM && r != -ENOMEM) || !spec->ring_bytes_min || *bytes / 2 < spec->ring_bytes_min)
+		if ((r != -EPERM && r != -ENOMEM) || !spec->ring_bytes_min ||
+		    *bytes / 2 < spec->ring_bytes_min)
 			/* Not to be taken for a missing right to the events themselves. */
 			return r == -EPERM ? -ENOBUFS : r;
 		*bytes /= 2;
@@ -155,7 +158,8 @@ static int map_ring(const struct eventset_spec *spec, int fd, size_t *bytes, str
 }
 
 /* The ring of a CPU, with its AUX area. */
-static int map_leader(const struct eventset_spec *spec, struct eventset *set, size_t cpu, int fd, size_t *bytes)
+static int map_leader(const struct eventset_spec *spec, struct eventset *set, size_t cpu, int fd,
+		      size_t *bytes)
 {
 	int r;
 
@@ -173,7 +177,8 @@ static int map_leader(const struct eventset_spec *spec, struct eventset *set, si
 }
 
 /* -1 with errno. */
-static int open_event(const struct eventset_spec *spec, struct eventset *set, size_t subject, size_t cpu)
+static int open_event(const struct eventset_spec *spec, struct eventset *set, size_t subject,
+		      size_t cpu)
 {
 	const pid_t pid = spec->subjects ? spec->subjects[subject] : -1;
 	struct perf_event_attr attr;
@@ -196,11 +201,12 @@ static int open_event(const struct eventset_spec *spec, struct eventset *set, si
 		return -1;
 	}
 	attr = spec->attr;
-	return perfabi_open(&attr, pid, set->cpus[cpu], -1, spec->cgroup ? PERF_FLAG_PID_CGROUP : 0);
+	return perfabi_open(&attr, pid, set->cpus[cpu], -1,
+			    spec->cgroup ? PERF_FLAG_PID_CGROUP : 0);
 }
 
-static int open_one(const struct eventset_spec *spec, struct eventset *set, size_t subject, size_t cpu, size_t *bytes,
-		    int *leader)
+static int open_one(const struct eventset_spec *spec, struct eventset *set, size_t subject,
+		    size_t cpu, size_t *bytes, int *leader)
 {
 	size_t at = subject * set->n_cpus + cpu;
 	int fd, out, r;
@@ -210,7 +216,9 @@ static int open_one(const struct eventset_spec *spec, struct eventset *set, size
 		return 0;
 	if (fd < 0)
 		/* An offline cpu; a thread that ended since it was listed. */
-		return errno == ENODEV || (errno == ESRCH && spec->subjects && !spec->cgroup) ? 0 : -errno;
+		return errno == ENODEV || (errno == ESRCH && spec->subjects && !spec->cgroup)
+			       ? 0
+			       : -errno;
 	set->fds[at] = fd;
 	set->n_fds++;
 	if (ioctl(fd, PERF_EVENT_IOC_ID, &set->ids[at]) < 0)
@@ -243,7 +251,9 @@ static int choose_cpus(const struct eventset_spec *spec, struct eventset *set)
 	const struct eventset *like = spec->cpus_of;
 
 	if (!like)
-		return (spec->to_come && spec->subjects && !spec->cgroup ? cpus_to_come : cpus_online)(&set->cpus, &set->n_cpus);
+		return (spec->to_come && spec->subjects && !spec->cgroup
+				? cpus_to_come
+				: cpus_online)(&set->cpus, &set->n_cpus);
 	set->cpus = calloc(like->n_cpus, sizeof(*set->cpus));
 	if (!set->cpus)
 		return -ENOMEM;
@@ -254,14 +264,16 @@ static int choose_cpus(const struct eventset_spec *spec, struct eventset *set)
 
 int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 {
-	_cleanup_(eventset_close) struct eventset set = {.n_subjects = spec->subjects ? spec->n_subjects : 1};
+	_cleanup_(eventset_close) struct eventset set = {
+		.n_subjects = spec->subjects ? spec->n_subjects : 1};
 	size_t total, bytes = spec->ring_bytes;
 	int r;
 
 	r = choose_cpus(spec, &set);
 	if (r < 0)
 		return r;
-	if (spec->join && (spec->join->n_cpus != set.n_cpus || memcmp(spec->join->cpus, set.cpus, set.n_cpus * sizeof(*set.cpus)) != 0))
+	if (spec->join && (spec->join->n_cpus != set.n_cpus ||
+			   memcmp(spec->join->cpus, set.cpus, set.n_cpus * sizeof(*set.cpus)) != 0))
 		return -EAGAIN; /* a cpu came or went in between */
 	total = set.n_subjects * set.n_cpus;
 	set.fds = calloc(total, sizeof(*set.fds));
@@ -276,7 +288,8 @@ int eventset_open(const struct eventset_spec *spec, struct eventset *ret)
 		set.rings = calloc(set.n_cpus, sizeof(*set.rings));
 	if (!spec->join && spec->aux_bytes)
 		set.auxes = calloc(set.n_cpus, sizeof(*set.auxes));
-	if (!set.fds || !set.ids || (spec->leader && !set.groups) || (!spec->join && !set.rings) || (!spec->join && spec->aux_bytes && !set.auxes))
+	if (!set.fds || !set.ids || (spec->leader && !set.groups) || (!spec->join && !set.rings) ||
+	    (!spec->join && spec->aux_bytes && !set.auxes))
 		return -ENOMEM;
 
 	for (size_t cpu = 0; cpu < set.n_cpus; cpu++) {
@@ -332,7 +345,8 @@ int eventset_set_filter(const struct eventset *set, const char *filter)
 {
 	for (size_t i = 0; i < set->n_subjects * set->n_cpus; i++)
 		/* The thread has ended since it was opened: ESRCH. */
-		if (set->fds[i] >= 0 && ioctl(set->fds[i], PERF_EVENT_IOC_SET_FILTER, filter) < 0 && errno != ESRCH)
+		if (set->fds[i] >= 0 && ioctl(set->fds[i], PERF_EVENT_IOC_SET_FILTER, filter) < 0 &&
+		    errno != ESRCH)
 			return -errno;
 	return 0;
 }
@@ -348,7 +362,8 @@ uint64_t eventset_lost_of(const struct eventset *set, uint64_t read_format, size
 	if (!(read_format & PERFABI_FORMAT_LOST))
 		return 0;
 	for (size_t i = first; i < total && i - first < n; i++)
-		if (set->fds[i] >= 0 && read(set->fds[i], &counts, sizeof(counts)) == sizeof(counts))
+		if (set->fds[i] >= 0 &&
+		    read(set->fds[i], &counts, sizeof(counts)) == sizeof(counts))
 			lost += counts.lost;
 	return lost;
 }

@@ -95,13 +95,15 @@ static int parse_tail(struct cursor *c, const struct record_layout *layout, stru
 	if (type & PERF_SAMPLE_REGS_USER) {
 		out->regs_abi = take(c, sizeof(uint64_t));
 		if (out->regs_abi && *out->regs_abi)
-			(void)take(c, (uint64_t)__builtin_popcountll(layout->regs_user) * sizeof(uint64_t));
+			(void)take(c, (uint64_t)__builtin_popcountll(layout->regs_user) *
+					      sizeof(uint64_t));
 	}
 	if (type & PERF_SAMPLE_STACK_USER) {
 		out->stack_size = take(c, sizeof(uint64_t));
 		if (out->stack_size && *out->stack_size)
-			(void)take(c, *out->stack_size <= RECORD_MAX_BYTES ? *out->stack_size + sizeof(uint64_t)
-									   : UINT64_MAX);
+			(void)take(c, *out->stack_size <= RECORD_MAX_BYTES
+					      ? *out->stack_size + sizeof(uint64_t)
+					      : UINT64_MAX);
 	}
 	return c->at ? 0 : -EBADMSG;
 }
@@ -110,7 +112,8 @@ int record_parse(void *record, const struct record_layout *layout, struct record
 {
 	struct perf_event_header *h = record;
 	struct record_view out = {.header = h};
-	struct cursor c = {.at = (uint8_t *)record + sizeof(*h), .end = (uint8_t *)record + h->size};
+	struct cursor c = {.at = (uint8_t *)record + sizeof(*h),
+			   .end = (uint8_t *)record + h->size};
 	uint32_t *ids, *cpu;
 	int r;
 
@@ -195,7 +198,8 @@ static void move_back(void *pointer_to_field, size_t bytes)
 static void chain_shorten(struct record_view *view, uint64_t n)
 {
 	const size_t bytes = (view->n_chain - n) * sizeof(*view->chain);
-	uint8_t *end = (uint8_t *)view->header + view->header->size, *behind = (uint8_t *)(view->chain + view->n_chain);
+	uint8_t *end = (uint8_t *)view->header + view->header->size,
+		*behind = (uint8_t *)(view->chain + view->n_chain);
 
 	if (!bytes)
 		return;
@@ -213,7 +217,8 @@ void record_mask_kernel(struct record_view *view)
 	bool kernel = false;
 	uint64_t kept = 0;
 
-	if ((view->header->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_USER && view->ip)
+	if ((view->header->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_USER &&
+	    view->ip)
 		*view->ip = 0;
 	for (uint64_t i = 0; i < view->n_chain; i++) {
 		const uint64_t addr = view->chain[i];

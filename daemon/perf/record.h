@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One perf record in private memory: where its fields are, by the attribute of its event, and how to mask what a reader may not
- * see. Checks each length against the record's own size before it follows it; reads nothing past the record.
+ * One perf record in private memory: where its fields are, by the attribute of its event, and how
+ * to mask what a reader may not see. Checks each length against the record's own size before it
+ * follows it; reads nothing past the record.
  *
  * Does not know rings or targets.
  */
@@ -43,18 +44,19 @@ struct record_view {
 bool record_header_ok(const void *p, size_t size);
 
 /*
- * The id of the event that wrote the record: all our events have PERF_SAMPLE_IDENTIFIER and sample_id_all,
- * so it is at a fixed place. The header must have been checked. 0 or -EBADMSG.
+ * The id of the event that wrote the record: all our events have PERF_SAMPLE_IDENTIFIER and
+ * sample_id_all, so it is at a fixed place. The header must have been checked. 0 or -EBADMSG.
  */
 int record_id(const void *record, uint64_t *ret) _must_check_;
 
 /* 0, or -EBADMSG for a record that contradicts its layout. */
-int record_parse(void *record, const struct record_layout *layout, struct record_view *ret) _must_check_;
+int record_parse(void *record, const struct record_layout *layout,
+		 struct record_view *ret) _must_check_;
 
 /*
  * The payload of a "sched" sample: false if it is none. By copy, since it is aligned to 4 only;
- * record_sched_put() writes a changed one back, and clears what the kernel left unwritten behind it, unless it has Python's part
- * of the stack there.
+ * record_sched_put() writes a changed one back, and clears what the kernel left unwritten behind
+ * it, unless it has Python's part of the stack there.
  */
 bool record_sched(const struct record_view *view, struct tracerd_sched_event *ret);
 void record_sched_put(struct record_view *view, const struct tracerd_sched_event *ev);
@@ -62,16 +64,17 @@ void record_sched_put(struct record_view *view, const struct tracerd_sched_event
 void record_set_time(struct record_view *view, uint64_t time_ns);
 
 /*
- * Clears what the kernel reserved for the copy of the stack and did not fill. A ring is shared by the targets of all users:
- * these bytes are what an older record had there, and may be of somebody else's stack.
+ * Clears what the kernel reserved for the copy of the stack and did not fill. A ring is shared by
+ * the targets of all users: these bytes are what an older record had there, and may be of somebody
+ * else's stack.
  */
 void record_clear_unwritten(struct record_view *view);
 
 /*
- * Masking, in place. record_mask_kernel() takes the kernel's part out of the call chain and makes the record as much shorter, so
- * that not even the depth is told; other pointers into the record are stale afterwards, those in `view` are not.
- * record_drop_stack() empties the call chain to `n_chain` context markers, forgets the registers, the stack bytes
- * and what is Python's.
+ * Masking, in place. record_mask_kernel() takes the kernel's part out of the call chain and makes
+ * the record as much shorter, so that not even the depth is told; other pointers into the record
+ * are stale afterwards, those in `view` are not. record_drop_stack() empties the call chain to
+ * `n_chain` context markers, forgets the registers, the stack bytes and what is Python's.
  */
 void record_mask_kernel(struct record_view *view);
 void record_drop_stack(struct record_view *view);

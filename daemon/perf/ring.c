@@ -14,11 +14,14 @@ int ring_map(int fd, size_t bytes, bool overwrite, struct ring *ret)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	void *base;
 
-	base = mmap(NULL, page + bytes, overwrite ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	base = mmap(NULL, page + bytes, overwrite ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED,
+		    fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
-	*ret = (struct ring){
-		.base = base, .map_bytes = page + bytes, .size = bytes, .data = (const uint8_t *)base + page};
+	*ret = (struct ring){.base = base,
+			     .map_bytes = page + bytes,
+			     .size = bytes,
+			     .data = (const uint8_t *)base + page};
 	return 0;
 }
 
@@ -70,7 +73,8 @@ uint64_t ring_written(const struct ring *ring)
 	return 0 - ring_head((void *)(uintptr_t)ring);
 }
 
-int ring_copy_from(const uint8_t *data, size_t size, uint64_t (*head)(void *arg), void *arg, struct ring_copy *ret)
+int ring_copy_from(const uint8_t *data, size_t size, uint64_t (*head)(void *arg), void *arg,
+		   struct ring_copy *ret)
 {
 	uint64_t before, after, written, moved, safe;
 	size_t len, at, first;
@@ -129,7 +133,9 @@ int ring_walk(const struct ring_copy *copy, struct ring_records *ret)
 		}
 		memcpy(&h, copy->data + at, sizeof(h));
 		if (h.size < sizeof(h) || h.size % 8 != 0) {
-			/* Bytes that were never a record, or of which the front was written over. */
+			/*
+			 * Bytes that were never a record, or of which the front was written over.
+			 */
 			out.malformed = true;
 			break;
 		}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of one perf event's ring. Overwrite rings are mapped read-only and written backwards, newest record first; they
- * are copied while the kernel goes on writing. Forward rings are drained.
+ * The memory of one perf event's ring. Overwrite rings are mapped read-only and written backwards,
+ * newest record first; they are copied while the kernel goes on writing. Forward rings are drained.
  *
- * The two-head method: read the head, copy, read the head again. What the kernel wrote in between ran over the oldest bytes,
- * and a record in flight over at most 64 KiB more; everything younger is whole. So nothing is paused. A pause would not help,
- * because it does not wait for a writer on another CPU.
+ * The two-head method: read the head, copy, read the head again. What the kernel wrote in between
+ * ran over the oldest bytes, and a record in flight over at most 64 KiB more; everything younger is
+ * whole. So nothing is paused. A pause would not help, because it does not wait for a writer on
+ * another CPU.
  *
  * Threat: only the kernel writes here, but a copy may be torn, so each record is checked.
  */
@@ -28,7 +29,8 @@ struct ring {
 	size_t map_bytes;
 	size_t size; /* of the data, a power of two */
 	const uint8_t *data;
-	struct ring_copy *image; /* owned: instead of being mapped it is what an overwrite ring had once */
+	/* owned: instead of being mapped it is what an overwrite ring had once */
+	struct ring_copy *image;
 };
 
 static inline bool ring_is_there(const struct ring *ring)
@@ -61,8 +63,8 @@ int ring_copy(const struct ring *ring, struct ring_copy *ret) _must_check_;
 void ring_copy_fini(struct ring_copy *copy);
 
 /* For tests: the same on given memory and heads. */
-int ring_copy_from(const uint8_t *data, size_t size, uint64_t (*head)(void *arg), void *arg, struct ring_copy *ret)
-	_must_check_;
+int ring_copy_from(const uint8_t *data, size_t size, uint64_t (*head)(void *arg), void *arg,
+		   struct ring_copy *ret) _must_check_;
 
 struct ring_records {
 	uint32_t *offsets; /* owned; into the copy, newest first */
@@ -75,7 +77,8 @@ struct ring_records {
 int ring_walk(const struct ring_copy *copy, struct ring_records *ret) _must_check_;
 void ring_records_fini(struct ring_records *records);
 /* ring_copy() and ring_walk(). On an error, too, both are the caller's to end. */
-int ring_read(const struct ring *ring, struct ring_copy *copy, struct ring_records *records) _must_check_;
+int ring_read(const struct ring *ring, struct ring_copy *copy,
+	      struct ring_records *records) _must_check_;
 
 /*
  * Drains a forward ring: copies at most `room` bytes of whole records to `buf` and gives the

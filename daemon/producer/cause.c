@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Causes: what producers write where they want a snapshot (struct ring_cause). Nothing read here is
- * trusted: places and sequences are bounded, an entry counts only if it was complete before and after it was copied, and
- * times are forced into the order begin <= end <= now.
+ * trusted: places and sequences are bounded, an entry counts only if it was complete before and
+ * after it was copied, and times are forced into the order begin <= end <= now.
  */
 #include <errno.h>
 #include <string.h>
@@ -41,11 +41,14 @@ static uint64_t to_raw(const struct producer *p, const struct moment *m, uint64_
 static void cause_report(struct producer *p, const struct ring_cause *c, const struct moment *m)
 {
 	char text[RING_CAUSE_TEXT * 4 + 1];
-	struct producer_cause cause = {.kind = (enum ring_cause_kind)c->kind, .trigger = c->trigger, .text = text};
+	struct producer_cause cause = {.kind = (enum ring_cause_kind)c->kind,
+				       .trigger = c->trigger,
+				       .text = text};
 	struct producers *ps = p->ps;
 	size_t length = c->length;
 
-	if ((c->kind != RING_CAUSE_REGION && c->kind != RING_CAUSE_REQUEST) || length > sizeof(c->text)) {
+	if ((c->kind != RING_CAUSE_REGION && c->kind != RING_CAUSE_REQUEST) ||
+	    length > sizeof(c->text)) {
 		ps->causes_bad++;
 		return;
 	}
@@ -68,7 +71,8 @@ static int next_place(const struct producer *p, const struct ring_cause *causes,
 	for (int i = 0; i < (int)RING_CAUSES; i++) {
 		uint64_t sequence = causes[i].sequence;
 
-		if (sequence <= p->taken[i] || sequence > head || (sequence - 1) % RING_CAUSES != (uint64_t)i)
+		if (sequence <= p->taken[i] || sequence > head ||
+		    (sequence - 1) % RING_CAUSES != (uint64_t)i)
 			continue;
 		if (found < 0 || sequence < causes[found].sequence)
 			found = i;
@@ -89,11 +93,15 @@ void producer_causes_take(struct producer *p)
 	uint64_t head = producer_read_u64(p, offsetof(struct ring_header, cause_head)), missed;
 	int i;
 
-	if (io_pread_full(p->memory_fd, causes, sizeof(causes), RING_CAUSES_OFFSET) != sizeof(causes))
+	if (io_pread_full(p->memory_fd, causes, sizeof(causes), RING_CAUSES_OFFSET) !=
+	    sizeof(causes))
 		return;
 	clocks_read(p->tsc, &m.now);
 	m.rate = clockseries_ticks_per_second(p->ps->clocks, &m.now);
-	/* Each turn takes one of at most RING_CAUSES places. One that is still being written wakes us again. */
+	/*
+	 * Each turn takes one of at most RING_CAUSES places. One that is still being written wakes
+	 * us again.
+	 */
 	while (p->ps && p->state == PRODUCER_LIVE && (i = next_place(p, causes, head)) >= 0) {
 		missed = (causes[i].sequence - p->taken[i] - 1) / RING_CAUSES;
 		p->ps->causes_lost += missed < UINT32_MAX ? missed : UINT32_MAX;

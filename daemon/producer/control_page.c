@@ -25,7 +25,8 @@ static int memory_new(void)
 	return fd < 0 ? -errno : fd;
 }
 
-int controlpage_new(uint64_t ticks_per_second, uint64_t request_interval_ns, struct controlpage **ret, int *ret_fd)
+int controlpage_new(uint64_t ticks_per_second, uint64_t request_interval_ns,
+		    struct controlpage **ret, int *ret_fd)
 {
 	_cleanup_(controlpage_freep) struct controlpage *page = calloc(1, sizeof(*page));
 	_cleanup_close_ int fd = -1, out = -1;
@@ -47,7 +48,10 @@ int controlpage_new(uint64_t ticks_per_second, uint64_t request_interval_ns, str
 	page->map->ticks_per_second = ticks_per_second;
 	page->map->request_interval_ns = request_interval_ns;
 	memcpy(page->map->magic, RING_CONTROL_MAGIC, sizeof(page->map->magic));
-	/* Our mapping is older than the seals: from here on it is the only one that can be written through. */
+	/*
+	 * Our mapping is older than the seals: from here on it is the only one that can be written
+	 * through.
+	 */
 	if (fcntl(fd, F_ADD_SEALS, RING_SEALS) < 0)
 		return -errno;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -89,7 +93,8 @@ int controlpage_find(const struct controlpage *page, uint32_t id)
 	return -1;
 }
 
-int controlpage_set(struct controlpage *page, const struct ring_threshold *threshold, size_t *ret_index)
+int controlpage_set(struct controlpage *page, const struct ring_threshold *threshold,
+		    size_t *ret_index)
 {
 	struct ring_threshold *entry;
 	int i = controlpage_find(page, threshold->id);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Producers that are Go programs: what they said of their runtime, and the request for its execution trace. */
+/*
+ * Producers that are Go programs: what they said of their runtime, and the request for its
+ * execution trace.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,14 +50,19 @@ int producer_set_go_stream(struct producer *p, int fd, char *why, size_t size)
 	if (r != 0)
 		return r;
 	if ((seals & GOSTREAM_SEALS) != GOSTREAM_SEALS)
-		return refusal(why, size, PRODUCER_E_BAD, "go_stream: the memfd must have the seals SHRINK and GROW");
+		return refusal(why, size, PRODUCER_E_BAD,
+			       "go_stream: the memfd must have the seals SHRINK and GROW");
 	if (bytes > max)
-		return refusal(why, size, PRODUCER_E_TOO_LARGE, "go_stream: it has %llu bytes, but the limit is %u MiB (go_trace_mib)",
-			       (unsigned long long)bytes, p->ps->config->go_trace_mib);
+		return refusal(
+			why, size, PRODUCER_E_TOO_LARGE,
+			"go_stream: it has %llu bytes, but the limit is %u MiB (go_trace_mib)",
+			(unsigned long long)bytes, p->ps->config->go_trace_mib);
 	drop_earlier(p);
 	r = quota_charge(p->ps->quota, p->uid, QUOTA_EVENT_BYTES, bytes, &p->charge_stream);
 	if (r > 0)
-		return refusal(why, size, PRODUCER_E_QUOTA, "the memory of uid %u would exceed its limit (uid_event_mib)", (unsigned int)p->uid);
+		return refusal(why, size, PRODUCER_E_QUOTA,
+			       "the memory of uid %u would exceed its limit (uid_event_mib)",
+			       (unsigned int)p->uid);
 	if (r < 0)
 		return r;
 	p->go_stream_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -82,7 +90,8 @@ uint64_t producer_go_keep_ns(const struct producer *p)
 	return p->go_keep_ns < age ? p->go_keep_ns : age;
 }
 
-int producer_go_ask(struct producer *p, uint64_t max_bytes, uint64_t wait_ns, producer_go_fn done, void *arg, void **ret)
+int producer_go_ask(struct producer *p, uint64_t max_bytes, uint64_t wait_ns, producer_go_fn done,
+		    void *arg, void **ret)
 {
 	struct json_object *params;
 

@@ -44,7 +44,8 @@ struct json_object *producer_to_json(struct producer *p)
 	json_add_uint(o, "threads_max", p->geometry.rings);
 	json_add_uint(o, "ring_bytes", (uint64_t)p->geometry.slots * RING_SLOT_BYTES);
 	json_add_uint(o, "bytes", p->geometry.total_bytes);
-	json_add_uint(o, "names", h.n_names < p->geometry.names_max ? h.n_names : p->geometry.names_max);
+	json_add_uint(o, "names",
+		      h.n_names < p->geometry.names_max ? h.n_names : p->geometry.names_max);
 	json_add_string(o, "clock", p->clock == RING_CLOCK_TSC ? "tsc" : "monotonic_raw");
 	json_add_uint(o, "registered_at", p->registered_unix_ns);
 	lost = json_add_new_object(o, "lost");
@@ -54,7 +55,8 @@ struct json_object *producer_to_json(struct producer *p)
 	return o;
 }
 
-void producers_status(const struct producers *ps, struct json_object *status, struct json_object *losses)
+void producers_status(const struct producers *ps, struct json_object *status,
+		      struct json_object *losses)
 {
 	static const char *const answers[] = {
 		[PRODUCER_E_BAD] = "bad",

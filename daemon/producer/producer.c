@@ -80,7 +80,10 @@ void producer_forget(struct producer *p)
 	(void)producer_unref(p);
 }
 
-/* One timer for all: they are kept for the same time, so the first to have ended is the first to go. */
+/*
+ * One timer for all: they are kept for the same time, so the first to have ended is the first to
+ * go.
+ */
 static void expire_arm(struct producers *ps)
 {
 	struct producer *first = TAILQ_FIRST(&ps->ended);
@@ -104,7 +107,8 @@ static void on_expire(evutil_socket_t fd, short what, void *arg)
 	uint64_t now = io_now_ns();
 	struct producer *p;
 
-	while ((p = TAILQ_FIRST(&ps->ended)) != NULL && now >= p->ended_ns + ps->config->exited_keep_s * S_NS)
+	while ((p = TAILQ_FIRST(&ps->ended)) != NULL &&
+	       now >= p->ended_ns + ps->config->exited_keep_s * S_NS)
 		producer_forget(p);
 	expire_arm(ps);
 }
@@ -203,9 +207,12 @@ void producer_collected(struct producer *p)
 
 /* ---- thresholds */
 
-int producer_threshold_set(struct producer *p, uint32_t id, const char *region, uint64_t threshold_ns, uint64_t cooldown_ns)
+int producer_threshold_set(struct producer *p, uint32_t id, const char *region,
+			   uint64_t threshold_ns, uint64_t cooldown_ns)
 {
-	struct ring_threshold entry = {.id = id, .threshold_ns = threshold_ns, .cooldown_ns = cooldown_ns};
+	struct ring_threshold entry = {.id = id,
+				       .threshold_ns = threshold_ns,
+				       .cooldown_ns = cooldown_ns};
 	size_t length = strlen(region), i;
 	bool is_new;
 	int r;
@@ -221,7 +228,9 @@ int producer_threshold_set(struct producer *p, uint32_t id, const char *region, 
 	if (r < 0)
 		return r;
 	if (is_new)
-		p->suppressed_at[i] = producer_read_u64(p, offsetof(struct ring_header, suppressed) + i * sizeof(uint64_t));
+		p->suppressed_at[i] =
+			producer_read_u64(p, offsetof(struct ring_header, suppressed) +
+						     i * sizeof(uint64_t));
 	if (p->connection.control)
 		p->connection.control(p->connection.arg);
 	return 0;
@@ -243,7 +252,8 @@ uint64_t producer_threshold_suppressed(struct producer *p, uint32_t id)
 
 	if (i < 0)
 		return 0;
-	now = producer_read_u64(p, offsetof(struct ring_header, suppressed) + (size_t)i * sizeof(uint64_t));
+	now = producer_read_u64(p, offsetof(struct ring_header, suppressed) +
+					   (size_t)i * sizeof(uint64_t));
 	return now > p->suppressed_at[i] ? now - p->suppressed_at[i] : 0;
 }
 
@@ -253,7 +263,9 @@ uint64_t producer_read_u64(const struct producer *p, size_t offset)
 {
 	uint64_t value;
 
-	return io_pread_full(p->memory_fd, &value, sizeof(value), (off_t)offset) == sizeof(value) ? value : 0;
+	return io_pread_full(p->memory_fd, &value, sizeof(value), (off_t)offset) == sizeof(value)
+		       ? value
+		       : 0;
 }
 
 struct producer *producers_next(const struct producers *ps, const struct producer *after)
@@ -261,9 +273,11 @@ struct producer *producers_next(const struct producers *ps, const struct produce
 	return after ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&ps->all);
 }
 
-struct producer *producers_of(const struct producers *ps, pid_t pid, uint64_t start_time, const struct producer *after)
+struct producer *producers_of(const struct producers *ps, pid_t pid, uint64_t start_time,
+			      const struct producer *after)
 {
-	struct producer *p = after ? LIST_NEXT(after, by_pid) : LIST_FIRST(&ps->by_pid[producer_bucket(pid)]);
+	struct producer *p = after ? LIST_NEXT(after, by_pid)
+				   : LIST_FIRST(&ps->by_pid[producer_bucket(pid)]);
 
 	while (p && (p->pid != pid || p->start_time != start_time))
 		p = LIST_NEXT(p, by_pid);
@@ -317,8 +331,8 @@ enum producer_state producer_state(const struct producer *p)
 
 /* ---- all */
 
-int producers_new(struct event_base *base, const struct config *config, struct quota *quota, struct clockseries *clocks,
-		  struct producers **ret)
+int producers_new(struct event_base *base, const struct config *config, struct quota *quota,
+		  struct clockseries *clocks, struct producers **ret)
 {
 	_cleanup_(producers_freep) struct producers *ps = calloc(1, sizeof(*ps));
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Producers that have registered their event rings (common/bundle/ringabi.h): the memfd that was checked, the
- * eventfd by which they ask for attention, the control page that they were given, and how long all
- * of it is kept. Owns no target and no trigger; interprets no slot and no name.
+ * Producers that have registered their event rings (common/bundle/ringabi.h): the memfd that was
+ * checked, the eventfd by which they ask for attention, the control page that they were given, and
+ * how long all of it is kept. Owns no target and no trigger; interprets no slot and no name.
  *
  *   register ──► LIVE ── connection or process ends (exit, crash, exec, stop) ──► ENDED ── snapshot taken, or
  *                                                                                           exited_keep_s ──► freed
  *
- * One process has one live producer. The rings of one that has ended are kept for the next snapshot; they go
- * earlier where their user's share is full and another producer of that user wants to register.
+ * One process has one live producer. The rings of one that has ended are kept for the next
+ * snapshot; they go earlier where their user's share is full and another producer of that user
+ * wants to register.
  *
  * Everything runs on the loop, but producer_copy(), which is the copier's.
  */
@@ -36,7 +37,8 @@ enum producer_state { PRODUCER_LIVE, PRODUCER_ENDED };
 
 /* Answers of producers_register(); `why` has the sentence for the producer. */
 enum {
-	PRODUCER_E_BAD = 1,	/* not a memfd, the wrong seals, hugetlb, sizes that contradict each other, no eventfd */
+	/* not a memfd, the wrong seals, hugetlb, sizes that contradict each other, no eventfd */
+	PRODUCER_E_BAD = 1,
 	PRODUCER_E_TOO_LARGE,	/* more bytes, rings or names than the configuration allows */
 	PRODUCER_E_QUOTA,	/* of this user */
 	PRODUCER_E_BUSY,	/* of the daemon; or the process has a live producer */
@@ -70,35 +72,48 @@ DEFINE_CLEANUP(struct producers *, producers_free)
 void producers_set_callbacks(struct producers *ps, const struct producers_callbacks *callbacks);
 
 /*
- * Checks and takes in the rings of the process at the other end of a connection. The descriptors stay the caller's; what is kept
- * is duplicated, but for the peer's pidfd, which must stay open until the producer ends. *ret_control_fd:
- * read-only, the caller's. The caller calls
+ * Checks and takes in the rings of the process at the other end of a connection. The descriptors
+ * stay the caller's; what is kept is duplicated, but for the peer's pidfd, which must stay open
+ * until the producer ends. *ret_control_fd: read-only, the caller's. The caller calls
  * producer_end() when the connection ends. 0, PRODUCER_E_*, -errno.
  */
-int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,
-		       int *ret_control_fd, char *why, size_t why_size) _must_check_;
-/* It is a Go program of that version that answers "go.trace", with traces that go back that far. Right after it has registered. */
+int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd,
+		       struct producer **ret, int *ret_control_fd, char *why,
+		       size_t why_size) _must_check_;
+/*
+ * It is a Go program of that version that answers "go.trace", with traces that go back that far.
+ * Right after it has registered.
+ */
 void producer_set_go(struct producer *producer, const char *version, uint64_t keep_ns);
 /*
- * It streams its trace into this memory (common/bundle/gostream.h), besides. It is charged to the user, and that of an earlier
- * connection of the process is given up. 0, PRODUCER_E_BAD, PRODUCER_E_TOO_LARGE or PRODUCER_E_QUOTA with `why`, -errno.
+ * It streams its trace into this memory (common/bundle/gostream.h), besides. It is charged to the
+ * user, and that of an earlier connection of the process is given up. 0, PRODUCER_E_BAD,
+ * PRODUCER_E_TOO_LARGE or PRODUCER_E_QUOTA with `why`, -errno.
  */
-int producer_set_go_stream(struct producer *producer, int fd, char *why, size_t why_size) _must_check_;
+int producer_set_go_stream(struct producer *producer, int fd, char *why,
+			   size_t why_size) _must_check_;
 void producer_end(struct producer *producer);
 
-/* What came in answer to "go.trace": the result and a descriptor (set it to -1 to take it), or NULL and why. */
+/*
+ * What came in answer to "go.trace": the result and a descriptor (set it to -1 to take it), or NULL
+ * and why.
+ */
 typedef void (*producer_go_fn)(void *arg, struct json_object *result, const char *why, int *fd);
 
 /* The connection of a live producer. */
 struct producer_connection {
 	/* Send "control.changed". */
 	void (*control)(void *arg);
-	/* Whether the producer still has its end; if not, another of the same process takes its place. */
+	/*
+	 * Whether the producer still has its end; if not, another of the same process takes its
+	 * place.
+	 */
 	bool (*alive)(void *arg);
 	/* The producer has ended by itself: the process is gone. */
 	void (*ended)(void *arg);
 	/* Sends "go.trace" (takes over `params`); as producer_go_ask(). */
-	int (*go_ask)(void *arg, struct json_object *params, producer_go_fn done, void *done_arg, void **ret);
+	int (*go_ask)(void *arg, struct json_object *params, producer_go_fn done, void *done_arg,
+		      void **ret);
 	void (*go_drop)(void *request);
 	void *arg;
 };
@@ -112,7 +127,8 @@ DEFINE_CLEANUP(struct producer *, producer_unref)
 /* Iteration in order of registration: the one after `after`, or the first (NULL). */
 struct producer *producers_next(const struct producers *ps, const struct producer *after);
 /* The same among those of one process, the newest first. */
-struct producer *producers_of(const struct producers *ps, pid_t pid, uint64_t start_time, const struct producer *after);
+struct producer *producers_of(const struct producers *ps, pid_t pid, uint64_t start_time,
+			      const struct producer *after);
 uint64_t producer_id(const struct producer *producer);
 pid_t producer_pid(const struct producer *producer);
 uint64_t producer_start_time(const struct producer *producer);
@@ -122,16 +138,16 @@ pid_t producer_nspid(const struct producer *producer);
 const char *producer_comm(const struct producer *producer);
 uid_t producer_uid(const struct producer *producer);
 /*
- * Whether that user may know what is in its rings: it is the user's, and was nothing at its registration that the user
- * may not look into (setuid, file capabilities, not dumpable).
+ * Whether that user may know what is in its rings: it is the user's, and was nothing at its
+ * registration that the user may not look into (setuid, file capabilities, not dumpable).
  */
 bool producer_is_open_to(const struct producer *producer, uid_t uid);
 /* Of its memory. */
 uint64_t producer_bytes(const struct producer *producer);
 enum producer_state producer_state(const struct producer *producer);
 /*
- * "events" of T: {state, programs: 1, threads, threads_max, ring_bytes, bytes, names, clock, registered_at, lost: {events,
- * names, texts}}. Reads the header: numbers are the producer's word.
+ * "events" of T: {state, programs: 1, threads, threads_max, ring_bytes, bytes, names, clock,
+ * registered_at, lost: {events, names, texts}}. Reads the header: numbers are the producer's word.
  */
 struct json_object *producer_to_json(struct producer *producer);
 
@@ -144,24 +160,28 @@ int producer_go_stream(const struct producer *producer, uint64_t *ret_bytes);
 /* How far back its traces go, by its own word; never before its registration. */
 uint64_t producer_go_keep_ns(const struct producer *producer);
 /*
- * Asks it. `done` is called once by the loop, not from within this call, and not after producer_go_drop(). 0; -ESRCH: it has
- * ended; -EBUSY, -ENOMEM.
+ * Asks it. `done` is called once by the loop, not from within this call, and not after
+ * producer_go_drop(). 0; -ESRCH: it has ended; -EBUSY, -ENOMEM.
  */
-int producer_go_ask(struct producer *producer, uint64_t max_bytes, uint64_t wait_ns, producer_go_fn done, void *arg, void **ret)
-	_must_check_;
+int producer_go_ask(struct producer *producer, uint64_t max_bytes, uint64_t wait_ns,
+		    producer_go_fn done, void *arg, void **ret) _must_check_;
 /* Only one that `done` was not called for. */
 void producer_go_drop(struct producer *producer, void *request);
 
 /*
- * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its entry change (the name
- * must be the same: a hit on its way still finds what it was of), any other was never used in this page. -ENOSPC: all
- * RING_THRESHOLDS are in use; -EINVAL: the name is longer than an entry holds. The owner of the connection
- * (producer_connect()) tells the producer of every change. Of a producer that has ended nothing happens, and nothing fails.
+ * Thresholds of the control page. `id` is not 0; with one that is in the page the numbers of its
+ * entry change (the name must be the same: a hit on its way still finds what it was of), any other
+ * was never used in this page. -ENOSPC: all RING_THRESHOLDS are in use; -EINVAL: the name is longer
+ * than an entry holds. The owner of the connection (producer_connect()) tells the producer of every
+ * change. Of a producer that has ended nothing happens, and nothing fails.
  */
-int producer_threshold_set(struct producer *producer, uint32_t id, const char *region, uint64_t threshold_ns,
-			   uint64_t cooldown_ns) _must_check_;
+int producer_threshold_set(struct producer *producer, uint32_t id, const char *region,
+			   uint64_t threshold_ns, uint64_t cooldown_ns) _must_check_;
 void producer_threshold_clear(struct producer *producer, uint32_t id);
-/* What the producer kept to itself in the cooldown of that threshold since it was set, by its own word. */
+/*
+ * What the producer kept to itself in the cooldown of that threshold since it was set, by its own
+ * word.
+ */
 uint64_t producer_threshold_suppressed(struct producer *producer, uint32_t id);
 
 /* A snapshot with it is on disk: one that has ended goes now. */
@@ -175,11 +195,12 @@ struct producer_copy_stats {
 	bool ended; /* the producer had ended before */
 };
 /*
- * Copier thread: writes common/bundle/ringfile.h into `fd`, at most `max_bytes`. -ECANCELED, -errno of the file; what the
- * producer did to its memory is no error.
+ * Copier thread: writes common/bundle/ringfile.h into `fd`, at most `max_bytes`. -ECANCELED, -errno
+ * of the file; what the producer did to its memory is no error.
  */
 int producer_copy(struct producer *producer, int fd, uint64_t max_bytes, const atomic_bool *cancel,
 		  struct producer_copy_stats *ret) _must_check_;
 
 /* Adds "events" to the status object and what was refused or lost to `losses`. */
-void producers_status(const struct producers *ps, struct json_object *status, struct json_object *losses);
+void producers_status(const struct producers *ps, struct json_object *status,
+		      struct json_object *losses);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the producers share: the list and its life (producer.c), how one gets into it
- * (register.c), what the producers write for us (cause.c, threads.c), numbers for people (json.c), the
- * copy (ring_copy.c). Nobody else includes this.
+ * (register.c), what the producers write for us (cause.c, threads.c), numbers for people (json.c),
+ * the copy (ring_copy.c). Nobody else includes this.
  */
 #pragma once
 
@@ -19,7 +19,10 @@
 
 #define GO_VERSION_MAX 260 /* of 64 bytes, escaped */
 
-/* How often one producer may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that time. */
+/*
+ * How often one producer may wake us: WAKES_MAX in WAKES_NS, then it waits for the rest of that
+ * time.
+ */
 #define WAKES_MAX 50
 #define WAKES_MS 200
 
@@ -55,7 +58,8 @@ struct producer {
 	struct controlpage *page;
 	char go_version[GO_VERSION_MAX]; /* escaped; "": it is none */
 	uint64_t go_keep_ns;
-	uint64_t suppressed_at[RING_THRESHOLDS]; /* of each entry: its count when the threshold was set */
+	/* of each entry: its count when the threshold was set */
+	uint64_t suppressed_at[RING_THRESHOLDS];
 	struct producer_connection connection;
 	void (*go_drop)(void *request); /* of the last connection */
 	/* causes: the last sequence that was taken at each place */
@@ -103,7 +107,8 @@ void producer_causes_take(struct producer *producer);
 /* ---- threads.c */
 void producer_threads_fini(struct producer_threads *threads);
 /* On any thread: all threads of the process; -E2BIG: more than `max`; -ESRCH: it has ended. */
-int producer_threads_read(const struct producer *producer, uint64_t max, struct producer_threads *ret) _must_check_;
+int producer_threads_read(const struct producer *producer, uint64_t max,
+			  struct producer_threads *ret) _must_check_;
 /* The thread with that number of the producer's; 0: not known. */
 uint32_t producer_threads_find(const struct producer_threads *threads, uint32_t inner);
 /* The same on the loop, of any producer: it reads what is needed unless that would take long. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How a producer registers: which process it is, whether its memory is valid, and whether there is room for it. A refusal
- * has one sentence as its reason, is counted, and leaves nothing.
+ * How a producer registers: which process it is, whether its memory is valid, and whether there is
+ * room for it. A refusal has one sentence as its reason, is counted, and leaves nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,15 +65,17 @@ static int take_place(struct producers *ps, const struct producer *p, char *why,
 	if (!old)
 		return 0;
 	if (!old->connection.alive || old->connection.alive(old->connection.arg))
-		return refusal(why, size, PRODUCER_E_BUSY, "process %d has registered already", (int)p->pid);
+		return refusal(why, size, PRODUCER_E_BUSY, "process %d has registered already",
+			       (int)p->pid);
 	producer_end_by_itself(old);
 	return 0;
 }
 
 /*
- * A producer that stops and starts again, or whose connection was lost, comes back with the same memory: what it
- * wrote before is in there, and would be in each snapshot twice. What is kept of before costs nothing from here on, and
- * goes when the new one is there, so that its targets see that the producer goes on.
+ * A producer that stops and starts again, or whose connection was lost, comes back with the same
+ * memory: what it wrote before is in there, and would be in each snapshot twice. What is kept of
+ * before costs nothing from here on, and goes when the new one is there, so that its targets see
+ * that the producer goes on.
  */
 static struct producer *superseded(struct producers *ps, const struct producer *p, int rings_fd)
 {
@@ -98,25 +100,31 @@ static void superseded_forget(struct producer **old)
 	(void)producer_unref(*old);
 }
 
-static int check_limits(const struct producers *ps, const struct ringcheck *found, char *why, size_t size)
+static int check_limits(const struct producers *ps, const struct ringcheck *found, char *why,
+			size_t size)
 {
 	const struct ring_geometry *g = &found->geometry;
 	const struct config *c = ps->config;
 
 	if (g->total_bytes > c->event_memory_mib * MIB)
-		return refusal(why, size, PRODUCER_E_TOO_LARGE,
-			      "the rings have %llu bytes, but the limit is %u MiB (event_memory_mib)",
-			      (unsigned long long)g->total_bytes, c->event_memory_mib);
+		return refusal(
+			why, size, PRODUCER_E_TOO_LARGE,
+			"the rings have %llu bytes, but the limit is %u MiB (event_memory_mib)",
+			(unsigned long long)g->total_bytes, c->event_memory_mib);
 	if (g->rings > c->event_threads)
-		return refusal(why, size, PRODUCER_E_TOO_LARGE,
-			      "there are rings for %u threads, but the limit is %u (event_threads)", g->rings, c->event_threads);
+		return refusal(
+			why, size, PRODUCER_E_TOO_LARGE,
+			"there are rings for %u threads, but the limit is %u (event_threads)",
+			g->rings, c->event_threads);
 	if (g->names_max > c->event_names)
-		return refusal(why, size, PRODUCER_E_TOO_LARGE, "there is room for %u names, but the limit is %u (event_names)",
-			      g->names_max, c->event_names);
+		return refusal(why, size, PRODUCER_E_TOO_LARGE,
+			       "there is room for %u names, but the limit is %u (event_names)",
+			       g->names_max, c->event_names);
 	/* Times of a clock that nobody here can tell would be of no use. */
 	if (found->clock == RING_CLOCK_TSC && !clockseries_get(ps->clocks)->tsc_usable)
-		return refusal(why, size, PRODUCER_E_UNSUPPORTED,
-			      "the kernel does not trust the TSC of this machine: use the clock MONOTONIC_RAW");
+		return refusal(
+			why, size, PRODUCER_E_UNSUPPORTED,
+			"the kernel does not trust the TSC of this machine: use the clock MONOTONIC_RAW");
 	return 0;
 }
 
@@ -140,19 +148,23 @@ static int charge(struct producers *ps, struct producer *p, char *why, size_t si
 
 	while (ps->n_live + ps->n_ended >= ps->config->max_producers)
 		if (!evict(ps, p->uid, false) && !evict(ps, p->uid, true))
-			return refusal(why, size, PRODUCER_E_BUSY, "tracerd has no room for another producer (max_producers)");
-	while ((r = quota_charge(ps->quota, p->uid, QUOTA_PRODUCERS, 1, &p->charge_one)) == QUOTA_E_EXCEEDED)
-		if (!evict(ps, p->uid, false))
-			return refusal(why, size, PRODUCER_E_QUOTA,
-				      "uid %u may have no more producers (uid_producers)", (unsigned int)p->uid);
-	if (r < 0)
-		return r;
-	while ((r = quota_charge(ps->quota, p->uid, QUOTA_EVENT_BYTES, p->geometry.total_bytes, &p->charge_bytes)) ==
+			return refusal(why, size, PRODUCER_E_BUSY,
+				       "tracerd has no room for another producer (max_producers)");
+	while ((r = quota_charge(ps->quota, p->uid, QUOTA_PRODUCERS, 1, &p->charge_one)) ==
 	       QUOTA_E_EXCEEDED)
 		if (!evict(ps, p->uid, false))
 			return refusal(why, size, PRODUCER_E_QUOTA,
-				      "the event rings of uid %u would exceed their limit (uid_event_mib)",
-				      (unsigned int)p->uid);
+				       "uid %u may have no more producers (uid_producers)",
+				       (unsigned int)p->uid);
+	if (r < 0)
+		return r;
+	while ((r = quota_charge(ps->quota, p->uid, QUOTA_EVENT_BYTES, p->geometry.total_bytes,
+				 &p->charge_bytes)) == QUOTA_E_EXCEEDED)
+		if (!evict(ps, p->uid, false))
+			return refusal(
+				why, size, PRODUCER_E_QUOTA,
+				"the event rings of uid %u would exceed their limit (uid_event_mib)",
+				(unsigned int)p->uid);
 	return r;
 }
 
@@ -166,12 +178,13 @@ static int keep_fds(struct producer *p, int rings_fd, int wake_fd, char *why, si
 }
 
 /*
- * By edge, and never read: each write to the eventfd is an edge, and a read of what a stranger shares
- * with us could take what is his or wait for him.
+ * By edge, and never read: each write to the eventfd is an edge, and a read of what a stranger
+ * shares with us could take what is his or wait for him.
  */
 static int watch(struct producers *ps, struct producer *p, char *why, size_t size)
 {
-	p->on_wake = event_new(ps->base, p->wake_fd, EV_READ | EV_ET | EV_PERSIST, producer_on_wake, p);
+	p->on_wake =
+		event_new(ps->base, p->wake_fd, EV_READ | EV_ET | EV_PERSIST, producer_on_wake, p);
 	p->on_exit = event_new(ps->base, p->pidfd, EV_READ, producer_on_exit, p);
 	if (!p->on_wake || !p->on_exit || event_add(p->on_exit, NULL) < 0)
 		return -ENOMEM;
@@ -201,13 +214,14 @@ static void publish(struct producers *ps, struct producer *p)
 	ps->n_live++;
 	ps->registered++;
 	ps->bytes += p->geometry.total_bytes;
-	log_debug("events of pid %d: %u rings of %u slots", (int)p->pid, p->geometry.rings, p->geometry.slots);
+	log_debug("events of pid %d: %u rings of %u slots", (int)p->pid, p->geometry.rings,
+		  p->geometry.slots);
 	if (ps->callbacks.changed)
 		ps->callbacks.changed(ps->callbacks.arg, p);
 }
 
-static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,
-		   int *ret_control_fd, char *why, size_t size)
+static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd,
+		   struct producer **ret, int *ret_control_fd, char *why, size_t size)
 {
 	_cleanup_(unfinished_free) struct producer *p = calloc(1, sizeof(*p));
 	_cleanup_(superseded_forget) struct producer *old = NULL;
@@ -239,8 +253,11 @@ static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, 
 	if (r == 0)
 		r = keep_fds(p, rings_fd, wake_fd, why, size);
 	if (r == 0)
-		r = controlpage_new(p->clock == RING_CLOCK_TSC ? clockseries_ticks_per_second(ps->clocks, NULL) : S_NS,
-				    ps->config->program_interval_ms * 1000000ULL, &p->page, &control_fd);
+		r = controlpage_new(p->clock == RING_CLOCK_TSC
+					    ? clockseries_ticks_per_second(ps->clocks, NULL)
+					    : S_NS,
+				    ps->config->program_interval_ms * 1000000ULL, &p->page,
+				    &control_fd);
 	if (r == 0)
 		r = watch(ps, p, why, size);
 	if (r != 0)
@@ -252,8 +269,8 @@ static int take_in(struct producers *ps, const struct peer *peer, int rings_fd, 
 	return 0;
 }
 
-int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret,
-		       int *ret_control_fd, char *why, size_t why_size)
+int producers_register(struct producers *ps, const struct peer *peer, int rings_fd, int wake_fd,
+		       struct producer **ret, int *ret_control_fd, char *why, size_t why_size)
 {
 	int r = take_in(ps, peer, rings_fd, wake_fd, ret, ret_control_fd, why, why_size);
 

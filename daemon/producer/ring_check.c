@@ -32,35 +32,45 @@ static int check_memfd(int fd, uint64_t *ret_bytes, char *why, size_t size)
 		return r == MEMFDCHECK_E_BAD ? RINGCHECK_E_BAD : r;
 	seals &= ~RING_SEALS_MAY;
 	if (seals != RING_SEALS)
-		return bad(why, size,
-			   "rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are %#x%s", RING_SEALS, seals,
-			   (seals & F_SEAL_WRITE) ? ": with WRITE nobody could write events"
-			   : !(seals & F_SEAL_FUTURE_WRITE) ? ": without FUTURE_WRITE pages could be taken away"
-			   : !(seals & F_SEAL_SEAL)	    ? ": without SEAL they could still change"
-							    : "");
+		return bad(
+			why, size,
+			"rings: the seals must be exactly SHRINK, GROW, FUTURE_WRITE and SEAL (%#x); they are %#x%s",
+			RING_SEALS, seals,
+			(seals & F_SEAL_WRITE) ? ": with WRITE nobody could write events"
+			: !(seals & F_SEAL_FUTURE_WRITE)
+				? ": without FUTURE_WRITE pages could be taken away"
+			: !(seals & F_SEAL_SEAL) ? ": without SEAL they could still change"
+						 : "");
 	return 0;
 }
 
 /* What exactly is wrong with a header that ring_header_check() refuses. */
 static int explain(const struct ring_header *h, uint64_t bytes, char *why, size_t size)
 {
-	struct ring_geometry g = {
-		.rings = h->rings, .slots = h->slots, .names_max = h->names_max, .text_bytes = h->text_bytes};
+	struct ring_geometry g = {.rings = h->rings,
+				  .slots = h->slots,
+				  .names_max = h->names_max,
+				  .text_bytes = h->text_bytes};
 
 	if (memcmp(h->magic, RING_MAGIC, sizeof(h->magic)) != 0)
 		return bad(why, size, "rings: the header has not the magic \"%s\"", RING_MAGIC);
 	if (h->version != RING_VERSION)
-		return bad(why, size, "rings: version %u of the memory's layout, this tracerd knows %u", h->version,
-			   RING_VERSION);
+		return bad(why, size,
+			   "rings: version %u of the memory's layout, this tracerd knows %u",
+			   h->version, RING_VERSION);
 	if (h->clock != RING_CLOCK_TSC && h->clock != RING_CLOCK_MONOTONIC_RAW)
 		return bad(why, size, "rings: no clock has the number %u", h->clock);
 	if (!ring_layout(&g))
-		return bad(why, size,
-			   "rings: %u rings of %u slots, %u names, %u bytes of text: outside the layout's limits", h->rings, h->slots, h->names_max, h->text_bytes);
+		return bad(
+			why, size,
+			"rings: %u rings of %u slots, %u names, %u bytes of text: outside the layout's limits",
+			h->rings, h->slots, h->names_max, h->text_bytes);
 	if (g.total_bytes != bytes || h->total_bytes != bytes)
-		return bad(why, size, "rings: the memory has %llu bytes, its header says %llu, its geometry needs %llu",
-			   (unsigned long long)bytes, (unsigned long long)h->total_bytes,
-			   (unsigned long long)g.total_bytes);
+		return bad(
+			why, size,
+			"rings: the memory has %llu bytes, its header says %llu, its geometry needs %llu",
+			(unsigned long long)bytes, (unsigned long long)h->total_bytes,
+			(unsigned long long)g.total_bytes);
 	return bad(why, size, "rings: the header's offsets do not follow from its geometry");
 }
 
@@ -84,7 +94,9 @@ int ringcheck_memory(int fd, struct ringcheck *ret, char *why, size_t why_size)
 		return bad(why, why_size, "rings: %zd bytes: too small for a header", n);
 	if (!ring_header_check(&h, bytes, &geometry))
 		return explain(&h, bytes, why, why_size);
-	*ret = (struct ringcheck){.geometry = geometry, .clock = h.clock, .cause_head = h.cause_head};
+	*ret = (struct ringcheck){.geometry = geometry,
+				  .clock = h.clock,
+				  .cause_head = h.cause_head};
 	return 0;
 }
 
@@ -94,7 +106,9 @@ int ringcheck_eventfd(int fd, char *why, size_t why_size)
 	char path[32], link[64];
 	ssize_t n;
 
-	/* A read could tell, too; but it could block, and it would take what is for the event loop. */
+	/*
+	 * A read could tell, too; but it could block, and it would take what is for the event loop.
+	 */
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	n = readlink(path, link, sizeof(link));
 	if (n < 0)

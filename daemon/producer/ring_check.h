@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether two descriptors that a stranger passed are what "target.register" wants: the sealed memory of event rings
- * (common/bundle/ringabi.h) and an eventfd. Owns no descriptor and keeps nothing; reads with pread only, since whatever
- * it is, nobody may make us wait or die.
+ * Whether two descriptors that a stranger passed are what "target.register" wants: the sealed
+ * memory of event rings (common/bundle/ringabi.h) and an eventfd. Owns no descriptor and keeps
+ * nothing; reads with pread only, since whatever it is, nobody may make us wait or die.
  */
 #pragma once
 

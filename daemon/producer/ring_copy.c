@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The copy of a producer's event rings into a file (common/bundle/ringfile.h), on the copier thread. Reads by pread into
- * memory of its own and decides by nothing that it read but which rings were ever used, and how much of a ring
- * can have been: what the numbers mean is the decoder's matter.
+ * The copy of a producer's event rings into a file (common/bundle/ringfile.h), on the copier
+ * thread. Reads by pread into memory of its own and decides by nothing that it read but which rings
+ * were ever used, and how much of a ring can have been: what the numbers mean is the decoder's
+ * matter.
  *
  *	the rings, each:  head, slots, head again ─► file		first: they go on being written
  *	the shared part:  header, causes, names, directory ─► file	then: names that slots use are there by now
@@ -114,7 +115,8 @@ static int choose_rings(struct copy *c, uint64_t max_bytes, struct producer_copy
 	at += g->data_offset;
 	if (at > limit)
 		return -EFBIG;
-	for (c->header.n_rings = 0; c->header.n_rings < n && at + ring_bytes(c) <= limit; at += ring_bytes(c))
+	for (c->header.n_rings = 0; c->header.n_rings < n && at + ring_bytes(c) <= limit;
+	     at += ring_bytes(c))
 		c->rings[c->header.n_rings++].offset = at;
 	stats->rings_left_out = n - c->header.n_rings;
 	if (stats->rings_left_out)
@@ -128,13 +130,16 @@ static int choose_rings(struct copy *c, uint64_t max_bytes, struct producer_copy
 static int copy_ring(struct copy *c, struct ringfile_ring *ring)
 {
 	const struct ring_geometry *g = &c->p->geometry;
-	uint64_t head_offset = entry_offset(c, ring->ring) + offsetof(struct ring_entry, head), used;
+	uint64_t head_offset = entry_offset(c, ring->ring) + offsetof(struct ring_entry, head),
+		 used;
 	int r;
 
 	r = read_memory(c, &ring->head_before, sizeof(ring->head_before), head_offset);
 	if (r < 0)
 		return r;
-	/* Slots from head on were never written, or do not count: the producer's own word says so. */
+	/*
+	 * Slots from head on were never written, or do not count: the producer's own word says so.
+	 */
 	used = ring->head_before < g->slots ? ring->head_before * RING_SLOT_BYTES : ring->bytes;
 	r = read_memory(c, c->buf, used, g->data_offset + (uint64_t)ring->ring * ring->bytes);
 	if (r == 0)
@@ -145,7 +150,8 @@ static int copy_ring(struct copy *c, struct ringfile_ring *ring)
 static int copy_shared(struct copy *c)
 {
 	for (uint64_t at = 0; at < c->header.shared_bytes; at += SHARED_CHUNK) {
-		size_t n = c->header.shared_bytes - at < SHARED_CHUNK ? c->header.shared_bytes - at : SHARED_CHUNK;
+		size_t n = c->header.shared_bytes - at < SHARED_CHUNK ? c->header.shared_bytes - at
+								      : SHARED_CHUNK;
 		int r;
 
 		if (atomic_load(c->cancel))
@@ -163,7 +169,8 @@ static int write_head(struct copy *c)
 {
 	int r;
 
-	r = io_pwrite_all(c->fd, c->rings, c->header.n_rings * sizeof(*c->rings), sizeof(c->header));
+	r = io_pwrite_all(c->fd, c->rings, c->header.n_rings * sizeof(*c->rings),
+			  sizeof(c->header));
 	return r < 0 ? r : io_pwrite_all(c->fd, &c->header, sizeof(c->header), 0);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The threads of a producer in a pid namespace of its own: the numbers that it has written mean other threads here.
- * The files read are "stat", "status" and the list of threads, none of which waits for a lock of the process.
+ * The threads of a producer in a pid namespace of its own: the numbers that it has written mean
+ * other threads here. The files read are "stat", "status" and the list of threads, none of which
+ * waits for a lock of the process.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,9 +13,10 @@
 #include "daemon/producer/producer_internal.h"
 
 /*
- * What the loop reads in WINDOW_MS, of all producers: 512 files take it 10 ms. One producer has its threads read once in that
- * time, and only if there are not more than THREADS_MAX. Who comes after these has causes of a thread that is not known.
- * The threads are kept: another cause of the same one takes a look at that one only.
+ * What the loop reads in WINDOW_MS, of all producers: 512 files take it 10 ms. One producer has its
+ * threads read once in that time, and only if there are not more than THREADS_MAX. Who comes after
+ * these has causes of a thread that is not known. The threads are kept: another cause of the same
+ * one takes a look at that one only.
  */
 #define LOOP_WINDOW_MS 200
 #define LOOP_FILES_MAX 512u
@@ -100,7 +102,8 @@ static void threads_renew(struct producer *p, uint64_t now)
 
 	producer_threads_fini(&p->threads);
 	p->threads_ns = now;
-	r = producer_threads_read(p, left < LOOP_THREADS_MAX ? left : LOOP_THREADS_MAX, &p->threads);
+	r = producer_threads_read(p, left < LOOP_THREADS_MAX ? left : LOOP_THREADS_MAX,
+				  &p->threads);
 	p->ps->files_read += LOOK_FILES + (unsigned int)p->threads.n;
 	if (r < 0)
 		log_debug("threads of pid %d are not known: %s", (int)p->pid, strerror(-r));

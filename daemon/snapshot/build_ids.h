@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build ids of the files that a target had mapped, as the decoder tells them with its verdicts, for the perf.data of the
- * bundle. On the loop; build_ids_write() on the copier thread, when the decoder is done. Opens none of the files.
+ * The build ids of the files that a target had mapped, as the decoder tells them with its verdicts,
+ * for the perf.data of the bundle. On the loop; build_ids_write() on the copier thread, when the
+ * decoder is done. Opens none of the files.
  */
 #pragma once
 
@@ -24,7 +25,8 @@ void build_ids_ask(struct build_ids *b, uint32_t req, const char *path);
 void build_ids_tell(struct build_ids *b, uint32_t req, const uint8_t *id, size_t len);
 
 /*
- * Adds them to a perf.data. A path that stood for different files is left out, as perf knows files by their paths. *ret_n are in the
- * file then, *ret_left_out had no room or are ambiguous. As perfdata_ids_add().
+ * Adds them to a perf.data. A path that stood for different files is left out, as perf knows files
+ * by their paths. *ret_n are in the file then, *ret_left_out had no room or are ambiguous. As
+ * perfdata_ids_add().
  */
 int build_ids_write(struct build_ids *b, int fd, size_t *ret_n, size_t *ret_left_out) _must_check_;

@@ -98,7 +98,8 @@ static int write_perfdata(struct bundle_build *b)
 /* Ours, or what somebody else brought. */
 static int bring_perfdata(struct bundle_build *b)
 {
-	int r = frozen_import(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->perfdata_bytes);
+	int r = frozen_import(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel,
+			      &b->perfdata_bytes);
 
 	if (r <= 0)
 		return r;
@@ -115,7 +116,8 @@ static int write_vdso(struct bundle_build *b)
 	uint64_t size;
 
 	if (fd < 0) {
-		b->vdso_missing = faccessat(b->dir.dir_fd, BUNDLE_VDSO, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+		b->vdso_missing = faccessat(b->dir.dir_fd, BUNDLE_VDSO, F_OK,
+					    AT_SYMLINK_NOFOLLOW) < 0;
 		return 0;
 	}
 	r = safefile_create(b->dir.dir_fd, BUNDLE_VDSO, &out);
@@ -123,8 +125,9 @@ static int write_vdso(struct bundle_build *b)
 }
 
 /*
- * What the kernel's functions are called now, modules included; without the right to know it, all addresses in it are 0. Only in
- * a bundle that has the addresses of some, and of few only those. It costs names, never the snapshot.
+ * What the kernel's functions are called now, modules included; without the right to know it, all
+ * addresses in it are 0. Only in a bundle that has the addresses of some, and of few only those. It
+ * costs names, never the snapshot.
  */
 static int write_kallsyms(struct bundle_build *b)
 {
@@ -144,7 +147,8 @@ static int write_kallsyms(struct bundle_build *b)
 	}
 	r = safefile_create(b->dir.dir_fd, BUNDLE_KALLSYMS, &out);
 	if (r == 0)
-		r = addrs ? kernel_names_copy(in, out, addrs, MAX_KALLSYMS) : safefile_copy(in, out, MAX_KALLSYMS, &size);
+		r = addrs ? kernel_names_copy(in, out, addrs, MAX_KALLSYMS)
+			  : safefile_copy(in, out, MAX_KALLSYMS, &size);
 	if (r == -EFBIG)
 		log_warning("%s: /proc/kallsyms has more than %u MiB", b->id, MAX_KALLSYMS >> 20);
 	return r == -EFBIG ? 0 : r;
@@ -226,7 +230,8 @@ int bundle_build_copy(struct bundle_build *b)
 	if (r == 0)
 		r = safedir_begin(spool_dir_fd(b->spool), b->id, &b->dir);
 	if (r == 0)
-		r = frozen_copy_producers(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel, &b->rings_cut);
+		r = frozen_copy_producers(b->frozen, b->dir.dir_fd, b->max_bytes, &b->cancel,
+					  &b->rings_cut);
 	if (r == 0)
 		r = bring_perfdata(b);
 	if (r == 0)
@@ -257,7 +262,10 @@ int bundle_build_copy_objects(struct bundle_build *b)
 	if (r == 0)
 		r = objects_copy(b->objects, images, b->max_bytes, &b->cancel);
 	if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) {
-		/* The recording is worth more than copies of what is elsewhere; what has been copied stays. */
+		/*
+		 * The recording is worth more than copies of what is elsewhere; what has been
+		 * copied stays.
+		 */
 		b->objects_failed = true;
 		r = 0;
 	}
@@ -432,7 +440,8 @@ static uint64_t clocks_since(const struct clocks *clocks, uint64_t raw)
 struct json_object *bundle_build_meta(const struct bundle_build *b, const struct clocks *clocks,
 				      struct json_object *snapshot, struct json_object *decoder)
 {
-	struct json_object *o = json_object_new_object(), *capture = frozen_meta(b->frozen, &b->stats), *program;
+	struct json_object *o = json_object_new_object(),
+			   *capture = frozen_meta(b->frozen, &b->stats), *program;
 
 	if (!o || !capture) {
 		json_object_put(o);
@@ -452,7 +461,8 @@ struct json_object *bundle_build_meta(const struct bundle_build *b, const struct
 		if (!json_object_object_get(o, key))
 			json_add_shared(o, key, value);
 	json_object_put(capture);
-	clocks_add_suspends(clocks, clocks_since(clocks, b->stats.first_ns), json_get_array(o, "gaps"));
+	clocks_add_suspends(clocks, clocks_since(clocks, b->stats.first_ns),
+			    json_get_array(o, "gaps"));
 	json_add(o, "perf_data", bundle_build_perfdata(b));
 	json_add(o, "lost_records", lost_records_json(b));
 	if (b->kernel_code_bytes)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a bundle (common/bundle/bundle.h says what that is) into the spool: the steps that run on the copier thread, and
- * the text of meta.json. Knows nothing of states: it does one step at a time and reports how it went.
+ * Writes a bundle (common/bundle/bundle.h says what that is) into the spool: the steps that run on
+ * the copier thread, and the text of meta.json. Knows nothing of states: it does one step at a time
+ * and reports how it went.
  *
- *   begin+copy   temporary directory; out of the frozen recording first the event rings, which go on being
- *                written, then perf.data; vDSO
+ *   begin+copy   temporary directory; out of the frozen recording first the event rings, which go
+ *                on being written, then perf.data; vDSO
  *   meta         meta.json as far as it is known, for the decoder
  *   publish      objects, final meta.json, fsync, rename
  *   abort        removes the temporary directory
@@ -61,19 +62,25 @@ void bundle_build_init(struct bundle_build *b);
 /* Closes; files stay. */
 void bundle_build_fini(struct bundle_build *b);
 
-/* Copier thread. BUNDLE_BUILD_E_NOTHING: what was to be recorded is not to be had, and nothing else is there, either. */
+/*
+ * Copier thread. BUNDLE_BUILD_E_NOTHING: what was to be recorded is not to be had, and nothing else
+ * is there, either.
+ */
 #define BUNDLE_BUILD_E_NOTHING 1
 int bundle_build_copy(struct bundle_build *b) _must_check_;
 int bundle_build_write_meta(struct bundle_build *b, const char *text, size_t len) _must_check_;
 int bundle_build_copy_objects(struct bundle_build *b) _must_check_;
-/* A perf.data that cannot have them is as good as before: 0. Then "perf_data" of meta.json is complete. */
+/*
+ * A perf.data that cannot have them is as good as before: 0. Then "perf_data" of meta.json is
+ * complete.
+ */
 int bundle_build_add_ids(struct bundle_build *b) _must_check_;
 int bundle_build_publish(struct bundle_build *b) _must_check_;
 void bundle_build_abort(struct bundle_build *b);
 
 /*
- * meta.json, after the copy, on the loop. `snapshot` (consumed) is its "snapshot" member; `decoder` (consumed) likewise, NULL
- * before the decoder has run. NULL: no memory.
+ * meta.json, after the copy, on the loop. `snapshot` (consumed) is its "snapshot" member; `decoder`
+ * (consumed) likewise, NULL before the decoder has run. NULL: no memory.
  */
 struct json_object *bundle_build_meta(const struct bundle_build *b, const struct clocks *clocks,
 				      struct json_object *snapshot, struct json_object *decoder);

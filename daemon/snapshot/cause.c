@@ -14,7 +14,8 @@ void cause_client(struct cause *cause, uid_t uid, const char *reason)
 	memset(cause, 0, sizeof(*cause));
 	cause->kind = CAUSE_CLIENT;
 	cause->uid = uid;
-	(void)escape_text(cause->reason, sizeof(cause->reason), reason, strnlen(reason, CAUSE_REASON_MAX));
+	(void)escape_text(cause->reason, sizeof(cause->reason), reason,
+			  strnlen(reason, CAUSE_REASON_MAX));
 }
 
 const char *cause_trigger(char buf[CAUSE_TRIGGER_MAX], uint64_t trigger)
@@ -47,7 +48,8 @@ static const char *duration(char buf[DURATION_MAX], uint64_t ns)
 		digits--;
 	}
 	if (digits > 0)
-		(void)snprintf(buf, DURATION_MAX, "%" PRIu64 ".%0*" PRIu64 " %s", whole, digits, rest, units[i].name);
+		(void)snprintf(buf, DURATION_MAX, "%" PRIu64 ".%0*" PRIu64 " %s", whole, digits,
+			       rest, units[i].name);
 	else
 		(void)snprintf(buf, DURATION_MAX, "%" PRIu64 " %s", whole, units[i].name);
 	return buf;
@@ -63,8 +65,9 @@ void cause_own_reason(struct cause *cause)
 		(void)snprintf(cause->reason, sizeof(cause->reason), "hit %s", cause->region);
 		return;
 	}
-	(void)snprintf(cause->reason, sizeof(cause->reason), "region \"%s\" took %s, over %s", cause->region,
-		       duration(took, cause->end_raw_ns - cause->begin_raw_ns), duration(over, cause->over_ns));
+	(void)snprintf(cause->reason, sizeof(cause->reason), "region \"%s\" took %s, over %s",
+		       cause->region, duration(took, cause->end_raw_ns - cause->begin_raw_ns),
+		       duration(over, cause->over_ns));
 }
 
 void cause_copy(struct cause *ret, const struct cause *cause)
@@ -105,8 +108,10 @@ static void add_hit(struct json_object *o, const struct cause *cause)
 
 struct json_object *cause_to_json(const struct cause *cause)
 {
-	static const char *const kinds[] = {
-		[CAUSE_CLIENT] = "client", [CAUSE_REGION] = "region", [CAUSE_PROGRAM] = "program", [CAUSE_HIT] = "hit"};
+	static const char *const kinds[] = {[CAUSE_CLIENT] = "client",
+					    [CAUSE_REGION] = "region",
+					    [CAUSE_PROGRAM] = "program",
+					    [CAUSE_HIT] = "hit"};
 	struct json_object *o = json_object_new_object();
 
 	if (!o)

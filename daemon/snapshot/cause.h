@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why there is a snapshot: a client asked, a region was slow, the program asked, or it came to a place. All of it is a copy,
- * with every text escaped: it outlives the trigger, the target and the program.
+ * Why there is a snapshot: a client asked, a region was slow, the program asked, or it came to a
+ * place. All of it is a copy, with every text escaped: it outlives the trigger, the target and the
+ * program.
  */
 #pragma once
 
@@ -24,9 +25,11 @@ struct cause {
 	uint32_t tid;
 	uint64_t trigger;    /* its number; 0: none */
 	uint64_t over_ns;    /* what the region was allowed */
-	uint64_t begin_raw_ns, end_raw_ns; /* of the region; of a request or a hit both are its moment */
+	/* of the region; of a request or a hit both are its moment */
+	uint64_t begin_raw_ns, end_raw_ns;
 	bool paused;	     /* of a hit: the thread's trace ends with it */
-	uint64_t late_ns;    /* of a hit: from it until the recording had stopped; 0: it has not yet */
+	/* of a hit: from it until the recording had stopped; 0: it has not yet */
+	uint64_t late_ns;
 	char region[RING_CONTROL_NAME * 4 + 1]; /* its name; of a hit the place's */
 	char reason[CAUSE_REASON_MAX * 4 + 1]; /* in words */
 };
@@ -36,7 +39,9 @@ void cause_client(struct cause *cause, uid_t uid, const char *reason);
 /* The number of a trigger as clients write it. */
 #define CAUSE_TRIGGER_MAX 24
 const char *cause_trigger(char buf[CAUSE_TRIGGER_MAX], uint64_t trigger);
-/* Makes the sentence of a region's or a hit's cause, whose other members are there, if it has none. */
+/*
+ * Makes the sentence of a region's or a hit's cause, whose other members are there, if it has none.
+ */
 void cause_own_reason(struct cause *cause);
 /* A copy that has its sentence: who is in a hurry leaves that for later. */
 void cause_copy(struct cause *ret, const struct cause *cause);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Creating a snapshot: what may refuse one (quota, queue, room in the spool), and its first state. */
+/*
+ * Creating a snapshot: what may refuse one (quota, queue, room in the spool), and its first state.
+ */
 #include "daemon/snapshot/snapshot_internal.h"
 
 #include <errno.h>
@@ -29,7 +31,10 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 		log_debug("snapshot %s: its deadline has no effect", n->id);
 }
 
-/* How much the spool may be asked to hold: what the rings and the programs' own have, at most what one bundle may be. */
+/*
+ * How much the spool may be asked to hold: what the rings and the programs' own have, at most what
+ * one bundle may be.
+ */
 static uint64_t estimate(const struct snapshots *s, struct target *target)
 {
 	_cleanup_json_ struct json_object *t = target_to_json(target);
@@ -42,10 +47,12 @@ static uint64_t estimate(const struct snapshots *s, struct target *target)
 	if (events)
 		(void)json_get_uint(events, "bytes", &memory);
 	/* Each of the two has that limit for itself. */
-	return (ring + ROOM_BESIDE_RINGS < max ? ring + ROOM_BESIDE_RINGS : max) + (memory < max ? memory : max);
+	return (ring + ROOM_BESIDE_RINGS < max ? ring + ROOM_BESIDE_RINGS : max) +
+	       (memory < max ? memory : max);
 }
 
-static int check_room(struct snapshots *s, struct target *target, uid_t owner, char *why, size_t why_size)
+static int check_room(struct snapshots *s, struct target *target, uid_t owner, char *why,
+		      size_t why_size)
 {
 	size_t before = spool_count(s->c.spool);
 	int r;
@@ -55,12 +62,14 @@ static int check_room(struct snapshots *s, struct target *target, uid_t owner, c
 		snapshots_purge(s); /* before the copy */
 	switch (r) {
 	case SPOOL_E_QUOTA:
-		return refusal(why, why_size, SNAPSHOT_E_QUOTA,
+		return refusal(
+			why, why_size, SNAPSHOT_E_QUOTA,
 			"the snapshot would exceed this user's share of the spool (uid_spool_mib); a removed snapshot counts until "
 			"its files are closed");
 	case SPOOL_E_NO_SPACE:
 		s->no_space++;
-		return refusal(why, why_size, SNAPSHOT_E_NO_SPACE, "the file system of the spool is too full");
+		return refusal(why, why_size, SNAPSHOT_E_NO_SPACE,
+			       "the file system of the spool is too full");
 	default:
 		return r;
 	}
@@ -75,8 +84,10 @@ static uint64_t asked_ns(const struct snapshot_request *request)
 }
 
 /* Takes over the charge and the recording, if it is frozen already. */
-static int create(struct snapshots *s, struct target *target, const struct snapshot_request *request, uint64_t now_ns,
-		  struct quota_charge *queued, struct frozen **frozen, struct snapshot **ret, char *why, size_t why_size)
+static int create(struct snapshots *s, struct target *target,
+		  const struct snapshot_request *request, uint64_t now_ns,
+		  struct quota_charge *queued, struct frozen **frozen, struct snapshot **ret,
+		  char *why, size_t why_size)
 {
 	char id[SPOOL_ID_LEN + 1];
 	struct snapshot *n;
@@ -100,8 +111,10 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 	n->target_id = target_id(target);
 	n->pid = target_pid(target);
 	(void)snprintf(n->target, sizeof(n->target), "%s", target_name(target));
-	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target), strlen(target_comm(target)));
-	(void)escape_text(n->unit, sizeof(n->unit), target_unit(target), strlen(target_unit(target)));
+	(void)escape_text(n->comm, sizeof(n->comm), target_comm(target),
+			  strlen(target_comm(target)));
+	(void)escape_text(n->unit, sizeof(n->unit), target_unit(target),
+			  strlen(target_unit(target)));
 	if (request->cause)
 		cause_copy(&n->cause, request->cause);
 	else
@@ -121,8 +134,9 @@ static int create(struct snapshots *s, struct target *target, const struct snaps
 	return 0;
 }
 
-int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
-		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
+int snapshots_create(struct snapshots *s, struct target *target,
+		     const struct snapshot_request *request, snapshot_done_fn done, void *arg,
+		     struct snapshot **ret, char *why, size_t why_size)
 {
 	struct quota_charge queued = {0};
 	struct frozen *frozen = NULL;
@@ -136,14 +150,19 @@ int snapshots_create(struct snapshots *s, struct target *target, const struct sn
 		return -EINVAL;
 	/* of all users: each that waits has such a charge, and nothing else has one */
 	if (s->c.quota->totals[QUOTA_SNAPSHOTS_QUEUED] >= s->c.config->snapshots_queued)
-		return refusal(why, why_size, SNAPSHOT_E_BUSY, "too many snapshots wait already (snapshots_queued)");
+		return refusal(why, why_size, SNAPSHOT_E_BUSY,
+			       "too many snapshots wait already (snapshots_queued)");
 	r = quota_charge(s->c.quota, request->uid, QUOTA_SNAPSHOTS_QUEUED, 1, &queued);
 	if (r > 0)
-		return refusal(why, why_size, SNAPSHOT_E_QUOTA,
-			       "too many snapshots of this user wait already (uid_snapshots_queued)");
+		return refusal(
+			why, why_size, SNAPSHOT_E_QUOTA,
+			"too many snapshots of this user wait already (uid_snapshots_queued)");
 	if (r < 0)
 		return r;
-	/* Now, not at the loop's next turn or after a file system has answered: the rings forget with each millisecond. */
+	/*
+	 * Now, not at the loop's next turn or after a file system has answered: the rings forget
+	 * with each millisecond.
+	 */
 	now_ns = wall_clock_ns();
 	if (target_freeze(target, request->admin, &frozen) < 0)
 		frozen = NULL; /* tried again, and the error reported, by the scheduler */

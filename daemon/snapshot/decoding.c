@@ -28,8 +28,9 @@
 #define MIB (1024ULL * 1024)
 
 /*
- * One question by path: first the bundle is looked into, on the copier thread, then the target's world, by an opener. Lives
- * until the copier is done with it, longer than its decoding where that is given up.
+ * One question by path: first the bundle is looked into, on the copier thread, then the target's
+ * world, by an opener. Lives until the copier is done with it, longer than its decoding where that
+ * is given up.
  */
 struct lookup {
 	struct copier_job job;
@@ -75,8 +76,9 @@ static void lookup_free(struct lookup *l)
 static void on_event(evutil_socket_t fd, short what, void *arg);
 
 /*
- * Follows what the decoder wants to be woken for; an fd that it is done with is no longer watched. Where it fails later than
- * at the start, the decoder is killed: its pidfd has been watched since then.
+ * Follows what the decoder wants to be woken for; an fd that it is done with is no longer watched.
+ * Where it fails later than at the start, the decoder is killed: its pidfd has been watched since
+ * then.
  */
 static int watch(struct decoding *d)
 {
@@ -96,10 +98,12 @@ static int watch(struct decoding *d)
 		if (!want)
 			continue;
 		if (!d->events[i]) {
-			d->events[i] = event_new(d->request.base, p[i].fd, want | EV_PERSIST, on_event, d);
+			d->events[i] =
+				event_new(d->request.base, p[i].fd, want | EV_PERSIST, on_event, d);
 			if (!d->events[i])
 				return -ENOMEM;
-		} else if (event_assign(d->events[i], d->request.base, p[i].fd, want | EV_PERSIST, on_event, d) < 0) {
+		} else if (event_assign(d->events[i], d->request.base, p[i].fd, want | EV_PERSIST,
+					on_event, d) < 0) {
 			return -ENOMEM;
 		}
 		if (event_add(d->events[i], NULL) < 0)
@@ -130,10 +134,13 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 /* ---- questions */
 
 /* `dated`: it is the file itself; `note`: what it was when its mapping was seen, or NULL. */
-static void answer(struct decoding *d, const struct file_request *request, const struct opener_answer *a, int fd, bool dated,
-		   const struct filenote *note)
+static void answer(struct decoding *d, const struct file_request *request,
+		   const struct opener_answer *a, int fd, bool dated, const struct filenote *note)
 {
-	struct file_answer file = {.req = request->req, .changed = a->changed, .dated = dated, .noted = note};
+	struct file_answer file = {.req = request->req,
+				   .changed = a->changed,
+				   .dated = dated,
+				   .noted = note};
 	struct objects *o = d->request.objects;
 	_cleanup_close_ int copy = -1;
 	int r;
@@ -143,7 +150,8 @@ static void answer(struct decoding *d, const struct file_request *request, const
 		copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (note)
 		file.note = *note;
-	(void)snprintf(file.why, sizeof(file.why), "%s", fd >= 0 ? opener_source_to_string(a->source) : a->why);
+	(void)snprintf(file.why, sizeof(file.why), "%s",
+		       fd >= 0 ? opener_source_to_string(a->source) : a->why);
 	if (fd >= 0 && request->kind == FILE_REQUEST_OBJECT && d->request.build_ids)
 		build_ids_ask(d->request.build_ids, request->req, request->path);
 	r = decoder_answer(d->decoder, &file, fd);
@@ -165,7 +173,8 @@ static void answer_no(struct decoding *d, const struct file_request *request, co
 /* The answer goes to the decoder, and that is the end of the question. */
 static void lookup_answer(struct lookup *l, int fd)
 {
-	answer(l->decoding, &l->request, &l->answer, fd, l->answer.source == OPENER_TARGET && !l->copied, NULL);
+	answer(l->decoding, &l->request, &l->answer, fd,
+	       l->answer.source == OPENER_TARGET && !l->copied, NULL);
 	lookup_free(l);
 }
 
@@ -185,9 +194,11 @@ static void on_opened(void *arg, const struct opener_reply *opened, int fd)
 	l->answer = opened->answer;
 	l->copied = opened->copied;
 	/* Several can be asked for at once, each with the room that there was. */
-	if (fd >= 0 && opened->copied && (uint64_t)opened->answer.stat.st_size > room_for_copy(l->decoding)) {
+	if (fd >= 0 && opened->copied &&
+	    (uint64_t)opened->answer.stat.st_size > room_for_copy(l->decoding)) {
 		fd = close_fd(fd);
-		(void)snprintf(l->answer.why, sizeof(l->answer.why), "copies of files take too much memory");
+		(void)snprintf(l->answer.why, sizeof(l->answer.why),
+			       "copies of files take too much memory");
 	} else if (fd >= 0 && opened->copied) {
 		l->decoding->copied += (uint64_t)opened->answer.stat.st_size;
 	}
@@ -208,12 +219,14 @@ static void lookup_outside(struct lookup *l)
 	struct decoding *d = l->decoding;
 	int r;
 
-	r = frozen_open(d->request.frozen, &l->request, room_for_copy(d), on_opened, l, &l->opening);
+	r = frozen_open(d->request.frozen, &l->request, room_for_copy(d), on_opened, l,
+			&l->opening);
 	if (r < 0) {
 		(void)snprintf(l->answer.why, sizeof(l->answer.why), "%s",
-			       r == -ESRCH  ? "nothing is known of the process that it is of"
-			       : r == -EACCES ? "its process had other rights than whose snapshot it is"
-					    : strerror(-r));
+			       r == -ESRCH ? "nothing is known of the process that it is of"
+			       : r == -EACCES
+				       ? "its process had other rights than whose snapshot it is"
+				       : strerror(-r));
 		lookup_answer(l, -1);
 	}
 }
@@ -233,7 +246,8 @@ static void lookup_done(struct copier_job *job)
 static int lookup_start(struct decoding *d, const struct file_request *request)
 {
 	/* Code that was in no file came with the recording. */
-	_cleanup_close_ int images = openat(d->dir_fd, BUNDLE_IMAGES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_close_ int images =
+		openat(d->dir_fd, BUNDLE_IMAGES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	const struct opener_options options = {
 		.bundle_fd = d->dir_fd,
 		.images_fd = images,
@@ -273,7 +287,8 @@ static void on_request(struct decoder *decoder, const struct file_request *reque
 	int r, fd = -1;
 
 	if (request->kind == FILE_REQUEST_OBJECT && request->ino)
-		fd = frozen_image_fd(d->request.frozen, request->maj, request->min, request->ino, &note);
+		fd = frozen_image_fd(d->request.frozen, request->maj, request->min, request->ino,
+				     &note);
 	if (fd >= 0) {
 		/* the kernel itself reported which file it is */
 		struct opener_answer a = {.fd = -1,
@@ -306,7 +321,8 @@ static void on_verdict(struct decoder *decoder, const struct file_verdict *verdi
 	if (d->request.objects)
 		objects_judge(d->request.objects, verdict->req, verdict->recognised);
 	if (d->request.build_ids)
-		build_ids_tell(d->request.build_ids, verdict->req, verdict->build_id, verdict->build_id_len);
+		build_ids_tell(d->request.build_ids, verdict->req, verdict->build_id,
+			       verdict->build_id_len);
 }
 
 static void on_progress(struct decoder *decoder, const struct decoder_progress *progress, void *arg)
@@ -392,8 +408,8 @@ static int start(struct decoding *d)
 	return r;
 }
 
-int decoding_start(const struct decoding_request *request, const struct decoding_callbacks *callbacks, void *arg,
-		   struct decoding **ret)
+int decoding_start(const struct decoding_request *request,
+		   const struct decoding_callbacks *callbacks, void *arg, struct decoding **ret)
 {
 	_cleanup_(decoding_freep) struct decoding *d = calloc(1, sizeof(*d));
 	struct timeval timeout = {.tv_sec = request->config->decoder_timeout_s};

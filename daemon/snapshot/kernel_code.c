@@ -51,8 +51,9 @@ static int read_header(int fd, Elf64_Ehdr *ret)
 
 	if (n < 0)
 		return (int)n;
-	if (n != (ssize_t)sizeof(*ret) || memcmp(ret->e_ident, ELFMAG, SELFMAG) != 0 || ret->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    ret->e_ident[EI_DATA] != ELFDATA2LSB || ret->e_type != ET_CORE || ret->e_phentsize != sizeof(Elf64_Phdr) || ret->e_phnum == 0 ||
+	if (n != (ssize_t)sizeof(*ret) || memcmp(ret->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    ret->e_ident[EI_CLASS] != ELFCLASS64 || ret->e_ident[EI_DATA] != ELFDATA2LSB ||
+	    ret->e_type != ET_CORE || ret->e_phentsize != sizeof(Elf64_Phdr) || ret->e_phnum == 0 ||
 	    ret->e_phnum > SEGMENTS_MAX || ret->e_phoff > INT64_MAX / 2)
 		return -ENOEXEC;
 	return 0;
@@ -88,7 +89,8 @@ static bool find(const struct copy *c, uint64_t addr, uint64_t *ret_offset, uint
 		const Elf64_Phdr *s = &c->segments[i];
 
 		if (s->p_type != PT_LOAD || addr < s->p_vaddr || addr - s->p_vaddr >= s->p_memsz ||
-		    __builtin_add_overflow(s->p_offset, addr - s->p_vaddr, ret_offset) || *ret_offset > INT64_MAX - CHUNK_BYTES)
+		    __builtin_add_overflow(s->p_offset, addr - s->p_vaddr, ret_offset) ||
+		    *ret_offset > INT64_MAX - CHUNK_BYTES)
 			continue;
 		*ret_bytes = s->p_memsz - (addr - s->p_vaddr);
 		return true;
@@ -102,7 +104,8 @@ static bool is_function(const struct kernel_symbol *s)
 {
 	const char *type = memchr(s->text, ' ', s->len);
 
-	return s->addr >= KERNEL_HALF && type && type + 2 < s->text + s->len && memchr("tTwW", type[1], 4) && type[2] == ' ';
+	return s->addr >= KERNEL_HALF && type && type + 2 < s->text + s->len &&
+	       memchr("tTwW", type[1], 4) && type[2] == ' ';
 }
 
 static bool is_named(const struct kernel_symbol *s, const char *name)
@@ -110,7 +113,8 @@ static bool is_named(const struct kernel_symbol *s, const char *name)
 	const char *type = memchr(s->text, ' ', s->len);
 	const size_t len = strlen(name);
 
-	return type && s->len == (size_t)(type + 3 - s->text) + len + 1 && memcmp(type + 3, name, len) == 0;
+	return type && s->len == (size_t)(type + 3 - s->text) + len + 1 &&
+	       memcmp(type + 3, name, len) == 0;
 }
 
 /* Where the kernel's own text is. */
@@ -144,7 +148,11 @@ static Elf64_Phdr *add_segment(struct copy *c, uint64_t addr)
 		c->made = v;
 		c->room = room;
 	}
-	c->made[c->n_made] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = c->at, .p_vaddr = addr, .p_align = PAGE};
+	c->made[c->n_made] = (Elf64_Phdr){.p_type = PT_LOAD,
+					  .p_flags = PF_R | PF_X,
+					  .p_offset = c->at,
+					  .p_vaddr = addr,
+					  .p_align = PAGE};
 	return &c->made[c->n_made++];
 }
 
@@ -154,7 +162,8 @@ static int write_pages(struct copy *c, uint64_t addr, size_t bytes)
 	Elf64_Phdr *s = c->n_made ? &c->made[c->n_made - 1] : NULL;
 	int r;
 
-	if (c->bytes + bytes > c->max || (c->n_made == PIECES_MAX && s->p_vaddr + s->p_filesz != addr))
+	if (c->bytes + bytes > c->max ||
+	    (c->n_made == PIECES_MAX && s->p_vaddr + s->p_filesz != addr))
 		return -EFBIG;
 	if (!s || s->p_vaddr + s->p_filesz != addr)
 		s = add_segment(c, addr);
@@ -199,8 +208,8 @@ static int copy_text(struct copy *c, uint64_t text, uint64_t end)
 }
 
 /*
- * The pages of a module's function. Where nothing is mapped kcore has zeros, and no page of code is empty: so it ends there. What cannot be read has
- * been unloaded.
+ * The pages of a module's function. Where nothing is mapped kcore has zeros, and no page of code is
+ * empty: so it ends there. What cannot be read has been unloaded.
  */
 static int copy_function(struct copy *c, uint64_t start, uint64_t end)
 {
@@ -216,7 +225,8 @@ static int copy_function(struct copy *c, uint64_t start, uint64_t end)
 	return r;
 }
 
-static int copy_functions(struct copy *c, const struct kernel_symbols *s, uint64_t text, uint64_t text_end)
+static int copy_functions(struct copy *c, const struct kernel_symbols *s, uint64_t text,
+			  uint64_t text_end)
 {
 	int r = 0;
 
@@ -226,8 +236,12 @@ static int copy_functions(struct copy *c, const struct kernel_symbols *s, uint64
 		uint64_t end;
 
 		for (next = i; next < s->n && s->v[next].addr == addr; next++)
-			code |= is_function(&s->v[next]) && memchr(s->v[next].text, '\t', s->v[next].len);
-		/* What has no module and is not in the text is what the kernel began with, which is gone. */
+			code |= is_function(&s->v[next]) &&
+				memchr(s->v[next].text, '\t', s->v[next].len);
+		/*
+		 * What has no module and is not in the text is what the kernel began with, which is
+		 * gone.
+		 */
 		if (!code || (addr >= text && addr < text_end))
 			continue;
 		end = next < s->n ? s->v[next].addr : UINT64_MAX - PAGE;
@@ -239,7 +253,8 @@ static int copy_functions(struct copy *c, const struct kernel_symbols *s, uint64
 static int write_headers(struct copy *c, uint16_t machine)
 {
 	Elf64_Ehdr header = {
-		.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+		.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			    EV_CURRENT},
 		.e_type = ET_CORE,
 		.e_machine = machine,
 		.e_version = EV_CURRENT,
@@ -253,7 +268,8 @@ static int write_headers(struct copy *c, uint16_t machine)
 	return r < 0 ? r : io_pwrite_all(c->out, &header, sizeof(header), 0);
 }
 
-int kernel_code_copy(int kcore, const struct kernel_symbols *symbols, int out, uint64_t max, uint64_t *ret_bytes)
+int kernel_code_copy(int kcore, const struct kernel_symbols *symbols, int out, uint64_t max,
+		     uint64_t *ret_bytes)
 {
 	_cleanup_(copy_freep) struct copy *c = calloc(1, sizeof(*c));
 	uint64_t text, text_end;
@@ -271,8 +287,9 @@ int kernel_code_copy(int kcore, const struct kernel_symbols *symbols, int out, u
 	if (r == 0 && !find_text(symbols, &text, &text_end))
 		r = -ENODATA;
 	/*
-	 * perf (6.1) takes the last segment first, and for it the kernel is all of the upper half until it has met that of _stext: what would come before that
-	 * would be in it, and is left out.
+	 * perf (6.1) takes the last segment first, and for it the kernel is all of the upper half
+	 * until it has met that of _stext: what would come before that would be in it, and is left
+	 * out.
 	 */
 	if (r == 0)
 		r = copy_functions(c, symbols, text, text_end);

@@ -60,7 +60,9 @@ static int split(struct kernel_symbols *s, size_t len)
 				break;
 		}
 		if (digits > 0)
-			r = add(s, &(struct kernel_symbol){.addr = addr, .text = p, .len = (size_t)(nl + 1 - p)});
+			r = add(s, &(struct kernel_symbol){.addr = addr,
+							   .text = p,
+							   .len = (size_t)(nl + 1 - p)});
 	}
 	return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/kallsyms as lines by address: for whoever needs to know where the kernel's functions are, or some of their names. What a
- * name means is not known here. On the copier thread.
+ * /proc/kallsyms as lines by address: for whoever needs to know where the kernel's functions are,
+ * or some of their names. What a name means is not known here. On the copier thread.
  */
 #pragma once
 
@@ -11,7 +11,9 @@
 
 #include "common/base/cleanup.h"
 
-/* A line, "ffffffff81000000 T _text" or "ffffffffc0401000 t nft_init\t[nf_tables]", with its end. */
+/*
+ * A line, "ffffffff81000000 T _text" or "ffffffffc0401000 t nft_init\t[nf_tables]", with its end.
+ */
 struct kernel_symbol {
 	uint64_t addr;
 	const char *text;
@@ -25,7 +27,10 @@ struct kernel_symbols {
 	char *text;
 };
 
-/* `fd`: from its begin, wherever it stands. 0, -EFBIG if there is more than `max`, -errno. *ret is to be ended in any case. */
+/*
+ * `fd`: from its begin, wherever it stands. 0, -EFBIG if there is more than `max`, -errno. *ret is
+ * to be ended in any case.
+ */
 int kernel_symbols_read(int fd, size_t max, struct kernel_symbols *ret) _must_check_;
 void kernel_symbols_fini(struct kernel_symbols *s);
 

@@ -89,8 +89,8 @@ bool objects_want(const struct objects *o, enum file_request_kind kind)
 	return o->all || kind == FILE_REQUEST_PERFMAP;
 }
 
-void objects_offer(struct objects *o, const struct file_request *request, const char *found, uint64_t dev, uint64_t ino,
-		   int fd)
+void objects_offer(struct objects *o, const struct file_request *request, const char *found,
+		   uint64_t dev, uint64_t ino, int fd)
 {
 	struct offer *offer = &o->offers[o->n_offers];
 	struct object i = {
@@ -120,17 +120,19 @@ static void add(struct objects *o, struct object *new)
 	size_t len = strlen(file);
 	char by_inode[64], *name;
 
-	(void)snprintf(by_inode, sizeof(by_inode), ".inode/%u-%u-%llu", new->maj, new->min, (unsigned long long)new->ino);
+	(void)snprintf(by_inode, sizeof(by_inode), ".inode/%u-%u-%llu", new->maj, new->min,
+		       (unsigned long long)new->ino);
 	if (known(o, new, file) || known(o, new, by_inode)) {
 		object_fini(new);
 		return;
 	}
 	/* "/usr/bin/x (deleted)" is no name a reader would look for */
-	if (!bundle_name_is_valid(file) || taken(o, file) || !strncmp(file, ".inode", 6) || !strcmp(file, "vdso.so") ||
-	    proc_path_len(file, len) < len)
+	if (!bundle_name_is_valid(file) || taken(o, file) || !strncmp(file, ".inode", 6) ||
+	    !strcmp(file, "vdso.so") || proc_path_len(file, len) < len)
 		file = by_inode;
 	name = strdup(file);
-	if (!name || o->n == OBJECTS_MAX || (file == by_inode && (new->ino == 0 || taken(o, by_inode)))) {
+	if (!name || o->n == OBJECTS_MAX ||
+	    (file == by_inode && (new->ino == 0 || taken(o, by_inode)))) {
 		free(name);
 		object_fini(new);
 		o->left_out++;
@@ -170,7 +172,8 @@ static int copy_one(struct object *i, int images_fd, uint64_t max, uint64_t *ret
 
 	r = safefile_create(images_fd, i->file, &out);
 	/* the path goes through what is a file here: a name out of another world */
-	if (r == -ENOTDIR || r == -EEXIST || r == -ELOOP || r == -EISDIR || r == -EINVAL || r == -ENAMETOOLONG)
+	if (r == -ENOTDIR || r == -EEXIST || r == -ELOOP || r == -EISDIR || r == -EINVAL ||
+	    r == -ENAMETOOLONG)
 		return 0;
 	if (r < 0)
 		return r;

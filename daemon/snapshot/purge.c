@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Purges: removed snapshots leave the disk on the copier thread, again and again until nothing is left. */
+/*
+ * Purges: removed snapshots leave the disk on the copier thread, again and again until nothing is
+ * left.
+ */
 #include "daemon/snapshot/snapshot_internal.h"
 
 #include <errno.h>

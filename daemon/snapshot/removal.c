@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Removal from the spool: an item gets another name at once, and a purge removes its tree later, on the copier thread,
- * where a slow file system delays nobody.
+ * Removal from the spool: an item gets another name at once, and a purge removes its tree later, on
+ * the copier thread, where a slow file system delays nobody.
  */
 #include "daemon/snapshot/spool_internal.h"
 
@@ -28,9 +28,11 @@ struct spool_purge {
 	} trees[];
 };
 
-static void removed_name(const struct spool_item *item, char ret[sizeof(SPOOL_REMOVED_PREFIX) + SPOOL_ID_LEN])
+static void removed_name(const struct spool_item *item,
+			 char ret[sizeof(SPOOL_REMOVED_PREFIX) + SPOOL_ID_LEN])
 {
-	(void)snprintf(ret, sizeof(SPOOL_REMOVED_PREFIX) + SPOOL_ID_LEN, "%s%s", SPOOL_REMOVED_PREFIX, item->id);
+	(void)snprintf(ret, sizeof(SPOOL_REMOVED_PREFIX) + SPOOL_ID_LEN, "%s%s",
+		       SPOOL_REMOVED_PREFIX, item->id);
 }
 
 /* Nobody can open it any more; this says whether somebody has. */
@@ -93,8 +95,8 @@ struct spool_purge *spool_purge_begin(struct spool *s)
 void spool_purge_run(struct spool_purge *p)
 {
 	for (size_t i = 0; i < p->n; i++) {
-		int r = safefile_remove_closed(p->spool->dir_fd, p->trees[i].name, BUNDLE_META, p->trees[i].cut,
-					       &p->trees[i].left);
+		int r = safefile_remove_closed(p->spool->dir_fd, p->trees[i].name, BUNDLE_META,
+					       p->trees[i].cut, &p->trees[i].left);
 
 		p->trees[i].gone = r == 0;
 		if (r < 0) /* it is tried again, and charged until then */

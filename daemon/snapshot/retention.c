@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The rule of retention: which snapshot is removed first. A pure function, which room.c applies. A removed one that a client
- * holds still counts for its owner; one that nobody holds counts no more.
+ * The rule of retention: which snapshot is removed first. A pure function, which room.c applies. A
+ * removed one that a client holds still counts for its owner; one that nobody holds counts no more.
  */
 #include "daemon/snapshot/spool.h"
 #include "daemon/snapshot/spool_internal.h"
@@ -33,11 +33,12 @@ static ssize_t oldest_of(const struct spool_item *const *items, size_t n, uid_t 
 }
 
 /*
- * The oldest of the owner who holds most, so that nobody's few snapshots go for another's many. What comes in
- * counts for its owner. O(n^2) over at most max_count items, and only where something has to go.
+ * The oldest of the owner who holds most, so that nobody's few snapshots go for another's many.
+ * What comes in counts for its owner. O(n^2) over at most max_count items, and only where something
+ * has to go.
  */
-static ssize_t oldest_of_greatest(const struct spool_item *const *items, size_t n, uid_t owner, uint64_t incoming,
-				  bool by_count)
+static ssize_t oldest_of_greatest(const struct spool_item *const *items, size_t n, uid_t owner,
+				  uint64_t incoming, bool by_count)
 {
 	uint64_t most = 0;
 	ssize_t best = -1;
@@ -64,7 +65,8 @@ bool spool_is_exempt(const struct spool_limits *limits, uid_t uid)
 	return uid == 0 || uid == limits->exempt;
 }
 
-bool spool_short_of_disk(const struct spool_limits *limits, const struct spool_usage *usage, uint64_t incoming)
+bool spool_short_of_disk(const struct spool_limits *limits, const struct spool_usage *usage,
+			 uint64_t incoming)
 {
 	uint64_t keep = usage->total_bytes / 100 * limits->keep_free_percent;
 
@@ -72,8 +74,9 @@ bool spool_short_of_disk(const struct spool_limits *limits, const struct spool_u
 	return usage->free_bytes < incoming || usage->free_bytes - incoming < keep;
 }
 
-ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n, const struct spool_limits *limits,
-			  const struct spool_usage *usage, uid_t owner, uint64_t incoming)
+ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n,
+			  const struct spool_limits *limits, const struct spool_usage *usage,
+			  uid_t owner, uint64_t incoming)
 {
 	struct holder own = sum_of(items, n, owner);
 	ssize_t oldest = -1;
@@ -86,10 +89,11 @@ ssize_t spool_pick_victim(const struct spool_item *const *items, size_t n, const
 		if (oldest < 0 && items[i]->state == SPOOL_KEPT)
 			oldest = (ssize_t)i;
 	}
-	if (oldest >= 0 && limits->max_age_ns && items[oldest]->published_ns + limits->max_age_ns <= usage->now_ns)
+	if (oldest >= 0 && limits->max_age_ns &&
+	    items[oldest]->published_ns + limits->max_age_ns <= usage->now_ns)
 		return oldest;
-	if (limits->uid_bytes && !spool_is_exempt(limits, owner) && own.bytes + incoming > limits->uid_bytes &&
-	    (incoming > 0 || own.n > 1))
+	if (limits->uid_bytes && !spool_is_exempt(limits, owner) &&
+	    own.bytes + incoming > limits->uid_bytes && (incoming > 0 || own.n > 1))
 		return oldest_of(items, n, owner);
 	if (limits->max_count && kept + (incoming > 0) > limits->max_count)
 		return oldest_of_greatest(items, n, owner, incoming, true);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Room in the spool: removes snapshots by the rule of retention.c until a new one fits, or reports why none can. */
+/*
+ * Room in the spool: removes snapshots by the rule of retention.c until a new one fits, or reports
+ * why none can.
+ */
 #include "daemon/snapshot/spool_internal.h"
 
 #include <stdio.h>
@@ -23,8 +26,8 @@ static unsigned evict(struct spool *s, uint64_t now_ns, uid_t owner, uint64_t in
 	unsigned n = 0;
 
 	while (usage_read(s, now_ns, &usage) == 0) {
-		ssize_t i = spool_pick_victim((const struct spool_item *const *)s->items, s->n_items, &s->limits, &usage, owner,
-					      incoming);
+		ssize_t i = spool_pick_victim((const struct spool_item *const *)s->items,
+					      s->n_items, &s->limits, &usage, owner, incoming);
 		char id[SPOOL_ID_LEN + 1];
 
 		if (i < 0)
@@ -73,7 +76,8 @@ int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes)
 	if (r < 0)
 		return r;
 	usage.free_bytes += spool_sum_bytes(s, SPOOL_STATE(SPOOL_KEPT));
-	if (is_over(l->max_bytes, spool_sum_bytes(s, SPOOL_STATE(SPOOL_HELD)), bytes) || spool_short_of_disk(l, &usage, bytes))
+	if (is_over(l->max_bytes, spool_sum_bytes(s, SPOOL_STATE(SPOOL_HELD)), bytes) ||
+	    spool_short_of_disk(l, &usage, bytes))
 		return SPOOL_E_NO_SPACE;
 	(void)evict(s, wall_clock_ns(), owner, bytes);
 	/* what went may still be held */
@@ -82,7 +86,8 @@ int spool_make_room(struct spool *s, uid_t owner, uint64_t bytes)
 	r = usage_read(s, 0, &usage);
 	if (r < 0)
 		return r;
-	if (is_over(l->max_bytes, spool_sum_bytes(s, SPOOL_STATE(SPOOL_KEPT) | SPOOL_STATE(SPOOL_HELD)), bytes) ||
+	if (is_over(l->max_bytes,
+		    spool_sum_bytes(s, SPOOL_STATE(SPOOL_KEPT) | SPOOL_STATE(SPOOL_HELD)), bytes) ||
 	    spool_short_of_disk(l, &usage, bytes))
 		return SPOOL_E_NO_SPACE;
 	return 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The steps of a snapshot: freeze, set aside, copy, decode, publish. All of it runs on the loop except step_run(), which runs on a
- * thread and touches only `build`, `meta`, `step`, `step_result`, `frozen`, `share->bytes`, `aside_bytes` and `all_aside` of the snapshot.
+ * The steps of a snapshot: freeze, set aside, copy, decode, publish. All of it runs on the loop
+ * except step_run(), which runs on a thread and touches only `build`, `meta`, `step`,
+ * `step_result`, `frozen`, `share->bytes`, `aside_bytes` and `all_aside` of the snapshot.
  *
- * A snapshot can end (cancelled, out of time) while the copier still works for it: its state is final at once, and it is
- * cleaned up when the step has returned. Nothing here frees a snapshot, calls a waiter or starts another snapshot: it asks
- * the scheduler with snapshots_schedule().
+ * A snapshot can end (cancelled, out of time) while the copier still works for it: its state is
+ * final at once, and it is cleaned up when the step has returned. Nothing here frees a snapshot,
+ * calls a waiter or starts another snapshot: it asks the scheduler with snapshots_schedule().
  */
 #include <assert.h>
 #include <errno.h>
@@ -45,11 +46,15 @@ static uint64_t left_of(uint64_t max, uint64_t used)
 	return used < max ? max - used : 0;
 }
 
-/* The thread has one of these jobs at a time: nobody else takes of what is left meanwhile. What has no room is read where it is, in its turn. */
+/*
+ * The thread has one of these jobs at a time: nobody else takes of what is left meanwhile. What has
+ * no room is read where it is, in its turn.
+ */
 static void set_aside(struct snapshot *n)
 {
 	const uint64_t max = n->s->c.config->frozen_mib * MIB;
-	uint64_t left = left_of(max, atomic_load(&n->s->aside_bytes)), own = left_of(max / 2, atomic_load(&n->share->bytes));
+	uint64_t left = left_of(max, atomic_load(&n->s->aside_bytes)),
+		 own = left_of(max / 2, atomic_load(&n->share->bytes));
 
 	/* As with all that is shared, a user has no more than his part of it. */
 	if (quota_is_limited(n->s->c.quota, n->creator) && own < left)
@@ -96,14 +101,16 @@ static void step_run(struct copier_job *job)
 		/* which had room, and what their threads are called, is known only now */
 		if (r == 0 && frozen_go_is_new(n->frozen)) {
 			json_add(n->meta, "go", frozen_go_to_json(n->frozen));
-			json_add_uint(json_get_object(n->meta, "losses"), "go_traces", frozen_go_lost(n->frozen));
+			json_add_uint(json_get_object(n->meta, "losses"), "go_traces",
+				      frozen_go_lost(n->frozen));
 		}
 		if (r == 0)
 			r = write_meta(n);
 		break;
 	case STEP_PUBLISH:
 		r = bundle_build_add_ids(&n->build);
-		if (r == 0 && n->build.n_build_ids + n->build.build_ids_left_out > 0 && json_get_object(n->meta, "perf_data"))
+		if (r == 0 && n->build.n_build_ids + n->build.build_ids_left_out > 0 &&
+		    json_get_object(n->meta, "perf_data"))
 			json_add(n->meta, "perf_data", bundle_build_perfdata(&n->build));
 		if (r == 0)
 			r = bundle_build_copy_objects(&n->build);
@@ -182,7 +189,10 @@ void snapshot_clean_up(struct snapshot *n)
 	}
 }
 
-/* A step that has not begun is taken back, so that a file system that hangs others' steps does not hold this one. */
+/*
+ * A step that has not begun is taken back, so that a file system that hangs others' steps does not
+ * hold this one.
+ */
 static void withdraw(struct snapshot *n)
 {
 	if (!n->job.submitted || !copier_withdraw(thread_of(n), &n->job))
@@ -195,7 +205,10 @@ static void withdraw(struct snapshot *n)
 /* Ends it in a terminal state at once; the scheduler cleans up after it. */
 static void end(struct snapshot *n, enum snapshot_state state)
 {
-	/* Nobody needs the decoder any more: it is killed at once, and its slot is free when it is reaped. */
+	/*
+	 * Nobody needs the decoder any more: it is killed at once, and its slot is free when it is
+	 * reaped.
+	 */
 	decoding_free(n->decoding);
 	n->decoding = NULL;
 	atomic_store(&n->build.cancel, true);
@@ -223,8 +236,9 @@ static void explain(struct snapshot *n, enum snapshot_event event)
 {
 	switch (event) {
 	case SNAPSHOT_DEADLINE:
-		snapshot_set_error(n, "timeout", "%s took longer than %u s", snapshot_state_to_string(n->state),
-			n->s->c.config->snapshot_timeout_s);
+		snapshot_set_error(n, "timeout", "%s took longer than %u s",
+				   snapshot_state_to_string(n->state),
+				   n->s->c.config->snapshot_timeout_s);
 		break;
 	case SNAPSHOT_CANCEL:
 		snapshot_set_error(n, "cancelled", "cancelled by a client");
@@ -278,7 +292,10 @@ static void publish_without_trace(struct snapshot *n)
 	publish(n);
 }
 
-/* Cancelled or out of time while it published, and the step had not passed its rename: nothing is on disk. */
+/*
+ * Cancelled or out of time while it published, and the step had not passed its rename: nothing is
+ * on disk.
+ */
 static void end_stopped(struct snapshot *n)
 {
 	n->error_code = NULL; /* "kept without a trace" is not so any more */
@@ -328,7 +345,8 @@ static void add_go_losses(struct snapshot *n)
 	if (!n->summary || lost == 0)
 		return;
 	losses = json_get_object(n->summary, "losses");
-	json_add_uint(losses ? losses : json_add_new_object(n->summary, "losses"), "go_traces", lost);
+	json_add_uint(losses ? losses : json_add_new_object(n->summary, "losses"), "go_traces",
+		      lost);
 }
 
 static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, void *arg)
@@ -342,12 +360,15 @@ static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, vo
 		add_go_losses(n);
 	} else if (timed_out) {
 		n->s->timeouts++;
-		snapshot_set_error(n, "decode_failed",
+		snapshot_set_error(
+			n, "decode_failed",
 			"the decoder did not finish within %u s; the recording is kept without a trace",
 			n->s->c.config->decoder_timeout_s);
 	} else {
-		snapshot_set_error(n, "decode_failed", "%s%s%.700s; the recording is kept without a trace",
-			outcome->message, outcome->stderr_text[0] ? ": " : "", outcome->stderr_text);
+		snapshot_set_error(n, "decode_failed",
+				   "%s%s%.700s; the recording is kept without a trace",
+				   outcome->message, outcome->stderr_text[0] ? ": " : "",
+				   outcome->stderr_text);
 	}
 	decoding_free(n->decoding);
 	n->decoding = NULL;
@@ -359,7 +380,8 @@ static void on_decoded(const struct decoder_outcome *outcome, bool timed_out, vo
 
 void snapshot_decode(struct snapshot *n)
 {
-	static const struct decoding_callbacks callbacks = {.on_progress = on_progress, .on_end = on_decoded};
+	static const struct decoding_callbacks callbacks = {.on_progress = on_progress,
+							    .on_end = on_decoded};
 	struct snapshots *s = n->s;
 	const struct decoding_request request = {
 		.base = s->c.base,
@@ -380,7 +402,9 @@ void snapshot_decode(struct snapshot *n)
 	if (s->decoder[0])
 		r = decoding_start(&request, &callbacks, n, &n->decoding);
 	if (r < 0) {
-		snapshot_set_error(n, "decode_failed", "cannot start the decoder: %s; the recording is kept without a trace",
+		snapshot_set_error(
+			n, "decode_failed",
+			"cannot start the decoder: %s; the recording is kept without a trace",
 			!s->decoder[0] ? "tracerd-decode is not installed"
 			: r == -EBUSY  ? "too many killed decoders have not ended yet"
 				       : strerror(-r));
@@ -394,8 +418,11 @@ void snapshot_decode(struct snapshot *n)
 static void take_moment(struct snapshot *n)
 {
 	n->frozen_raw_ns = frozen_raw_ns(n->frozen);
-	/* That of a target that was recorded no more has ended before, however late the request is. */
-	n->late_ns = frozen_was_armed(n->frozen) && frozen_until_ns(n->frozen) > n->asked_raw_ns + LATE_NS
+	/*
+	 * That of a target that was recorded no more has ended before, however late the request is.
+	 */
+	n->late_ns = frozen_was_armed(n->frozen) &&
+				     frozen_until_ns(n->frozen) > n->asked_raw_ns + LATE_NS
 			     ? frozen_until_ns(n->frozen) - n->asked_raw_ns
 			     : 0;
 	if (n->cause.kind == CAUSE_HIT && frozen_stopped_ns(n->frozen) > n->cause.end_raw_ns)
@@ -422,7 +449,8 @@ static void aside_done(struct snapshot *n)
 	n->is_aside = true;
 	if (!snapshot_has_ended(n)) {
 		n->s->not_aside += !n->all_aside;
-		(void)snprintf(n->progress.stage, sizeof(n->progress.stage), "waiting"); /* for its copy */
+		/* for its copy */
+		(void)snprintf(n->progress.stage, sizeof(n->progress.stage), "waiting");
 	}
 	snapshots_schedule(n->s);
 }
@@ -472,10 +500,15 @@ void snapshot_freeze(struct snapshot *n)
 	clockseries_take(s->c.clocks);
 	n->frozen_ns = frozen_unix_ns(n->frozen);
 	take_moment(n);
-	/* The strictest credentials that the target had; a snapshot by an administrator is for administrators. */
+	/*
+	 * The strictest credentials that the target had; a snapshot by an administrator is for
+	 * administrators.
+	 */
 	n->uid = n->admin || frozen_admin_only(n->frozen) ? 0 : frozen_uid(n->frozen);
 	if (!n->admin && n->uid != n->creator) {
-		snapshot_set_error(n, "not_permitted", "the target is for administrators, or had other credentials while it was recorded");
+		snapshot_set_error(
+			n, "not_permitted",
+			"the target is for administrators, or had other credentials while it was recorded");
 		n->uid = n->creator; /* who may read that it failed */
 		end(n, SNAPSHOT_FAILED);
 		return;
@@ -591,8 +624,12 @@ static void step_done(struct copier_job *job)
 
 /* ---- what comes from outside */
 
-/* The step on the copier stops before its rename, or has passed it. One that has not begun decides nothing. */
-static void let_step_decide(struct snapshot *n, enum snapshot_event event, enum snapshot_state state)
+/*
+ * The step on the copier stops before its rename, or has passed it. One that has not begun decides
+ * nothing.
+ */
+static void let_step_decide(struct snapshot *n, enum snapshot_event event,
+			    enum snapshot_state state)
 {
 	if (n->stopped)
 		return;

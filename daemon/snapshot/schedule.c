@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The scheduler of snapshots: one event of the loop does all that follows from what happened, in one order. Only here
- * a waiter is called, a snapshot is freed, and one that waits is started.
+ * The scheduler of snapshots: one event of the loop does all that follows from what happened, in
+ * one order. Only here a waiter is called, a snapshot is freed, and one that waits is started.
  */
 #include "daemon/snapshot/snapshot_internal.h"
 
@@ -28,15 +28,18 @@ static void call_waiters(struct snapshots *s)
 	}
 }
 
-/* Of those that left nothing on the disk the newest are remembered, so that clients can ask for their error. */
+/*
+ * Of those that left nothing on the disk the newest are remembered, so that clients can ask for
+ * their error.
+ */
 static void forget_oldest(struct snapshots *s)
 {
 	unsigned remembered = 0;
 	struct snapshot *n;
 
 	TAILQ_FOREACH_REVERSE(n, &s->all, snapshot_list, entry)
-		if (snapshot_has_ended(n) && !n->on_disk && !n->deleted && ++remembered > s->c.remembered)
-			n->deleted = true;
+	if (snapshot_has_ended(n) && !n->on_disk && !n->deleted && ++remembered > s->c.remembered)
+		n->deleted = true;
 }
 
 static void free_deleted(struct snapshots *s)
@@ -72,7 +75,8 @@ static struct snapshot *next_to_decode(struct snapshots *s)
 		return NULL;
 	TAILQ_FOREACH(n, &s->all, entry)
 		if (n->state == SNAPSHOT_COPIED &&
-		    quota_charge(s->c.quota, n->creator, QUOTA_SNAPSHOTS_RUNNING, 1, &n->running) == 0)
+		    quota_charge(s->c.quota, n->creator, QUOTA_SNAPSHOTS_RUNNING, 1,
+				 &n->running) == 0)
 			return n;
 	return NULL;
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Snapshots as clients see them: found, listed, waited for, cancelled, deleted, fetched; and what status counts. */
+/*
+ * Snapshots as clients see them: found, listed, waited for, cancelled, deleted, fetched; and what
+ * status counts.
+ */
 #include "daemon/snapshot/snapshot_internal.h"
 
 #include <errno.h>
@@ -123,11 +126,13 @@ int snapshots_new(const struct snapshots_context *context, struct snapshots **re
 		s->c.remembered = SNAPSHOTS_REMEMBERED;
 	r = decoder_find(s->c.config->decoder, s->decoder, sizeof(s->decoder));
 	if (r < 0) {
-		log_warning("cannot find tracerd-decode (%s); snapshots are kept without a trace", strerror(-r));
+		log_warning("cannot find tracerd-decode (%s); snapshots are kept without a trace",
+			    strerror(-r));
 		s->decoder[0] = '\0';
 	}
 	s->expire = event_new(s->c.base, -1, EV_PERSIST, on_expire, s);
-	if (snapshots_schedule_init(s) < 0 || snapshots_purge_init(s) < 0 || !s->expire || event_add(s->expire, &every) < 0)
+	if (snapshots_schedule_init(s) < 0 || snapshots_purge_init(s) < 0 || !s->expire ||
+	    event_add(s->expire, &every) < 0)
 		return -ENOMEM;
 	r = load(s);
 	if (r < 0)
@@ -190,7 +195,8 @@ static bool visible(const struct snapshot *n, uid_t uid, bool admin)
 	return !n->deleted && (admin || n->uid == uid);
 }
 
-int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin, struct snapshot **ret)
+int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin,
+		   struct snapshot **ret)
 {
 	struct snapshot *n = snapshots_find_id(s, id);
 
@@ -259,7 +265,8 @@ int snapshots_list(struct snapshots *s, uid_t uid, bool admin, const char *curso
 			return -ENOMEM;
 		json_append(array, o);
 	}
-	(void)snprintf(ret_next, SPOOL_ID_LEN + 1, "%s", limit > 0 && count > limit ? found[limit - 1]->id : "");
+	(void)snprintf(ret_next, SPOOL_ID_LEN + 1, "%s",
+		       limit > 0 && count > limit ? found[limit - 1]->id : "");
 	*ret_array = take_ptr(array);
 	return 0;
 }
@@ -332,8 +339,8 @@ bool snapshots_healthy(struct snapshots *s, uint64_t limit_ns)
 	const struct snapshot *n;
 
 	TAILQ_FOREACH(n, &s->all, entry)
-		if (!snapshot_has_ended(n) && n->state != SNAPSHOT_DECODING && !n->stopped && n->deadline &&
-		    !evtimer_pending(n->deadline, NULL))
+		if (!snapshot_has_ended(n) && n->state != SNAPSHOT_DECODING && !n->stopped &&
+		    n->deadline && !evtimer_pending(n->deadline, NULL))
 			return false;
 	return copier_stuck_ns(s->c.copier) < limit_ns && copier_stuck_ns(s->c.hurry) < limit_ns;
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots: the operation freeze -> copy -> re-arm -> bundle -> decode -> publish, as something that has an
- * id and a state and can be listed, watched, cancelled and, once it is on disk, fetched and deleted.
+ * Snapshots: the operation freeze -> copy -> re-arm -> bundle -> decode -> publish, as something
+ * that has an id and a state and can be listed, watched, cancelled and, once it is on disk, fetched
+ * and deleted.
  *
  *   queued -> freezing -> copying -> decoding -> publishing -> done
  *      \         \           \          \            \-> failed
  *       \---------\-----------\----------\-> failed | cancelled
  *
- * An end, whatever causes it, only marks the operation. What follows from it is done by one event of the loop, in this
- * order: cleaning up, calling who waits, forgetting, freeing, starting what can start. So a snapshot that was found stays
- * valid until the loop is entered again, whatever is called meanwhile.
+ * An end, whatever causes it, only marks the operation. What follows from it is done by one event
+ * of the loop, in this order: cleaning up, calling who waits, forgetting, freeing, starting what
+ * can start. So a snapshot that was found stays valid until the loop is entered again, whatever is
+ * called meanwhile.
  *
- * A decoder that fails, hangs or crashes does not take the recording with it: the moment cannot be recorded
- * again. The bundle is published without trace.pftrace, the state is failed, the error decode_failed, and
- * `tracectl decode` may be tried on what was fetched.
+ * A decoder that fails, hangs or crashes does not take the recording with it: the moment cannot be
+ * recorded again. The bundle is published without trace.pftrace, the state is failed, the error
+ * decode_failed, and `tracectl decode` may be tried on what was fetched.
  */
 #pragma once
 
@@ -71,7 +73,9 @@ struct snapshot_request {
 	uint64_t asked_raw_ns; /* when it was asked for; 0, or what cannot be: now */
 };
 
-/* Called once when the snapshot has ended, by the loop; the snapshot stays valid during the call. */
+/*
+ * Called once when the snapshot has ended, by the loop; the snapshot stays valid during the call.
+ */
 typedef void (*snapshot_done_fn)(struct snapshot *snapshot, void *arg);
 
 /* All pointers are borrowed and must outlive the snapshots. */
@@ -84,15 +88,17 @@ struct snapshots_context {
 	struct spool *spool;
 	struct clockseries *clocks;
 	struct copier *copier;
-	struct copier *hurry; /* for what must not wait behind the copier's files: rings are overwritten meanwhile */
-	unsigned remembered; /* ended ones that left nothing, of which the error is kept; 0: SNAPSHOTS_REMEMBERED */
+	/* for what must not wait behind the copier's files: rings are overwritten meanwhile */
+	struct copier *hurry;
+	/* ended ones that left nothing, of which the error is kept; 0: SNAPSHOTS_REMEMBERED */
+	unsigned remembered;
 };
 
 int snapshots_new(const struct snapshots_context *context, struct snapshots **ret) _must_check_;
 
 /*
- * For the daemon's end: cancels what runs, kills decoders; nothing half-made is left. Both threads must have been freed
- * before (no job may run any more). No done callback is called.
+ * For the daemon's end: cancels what runs, kills decoders; nothing half-made is left. Both threads
+ * must have been freed before (no job may run any more). No done callback is called.
  */
 void snapshots_free(struct snapshots *s);
 DEFINE_CLEANUP(struct snapshots *, snapshots_free)
@@ -101,23 +107,25 @@ DEFINE_CLEANUP(struct snapshots *, snapshots_free)
 bool snapshots_stop(struct snapshots *s);
 
 /*
- * Creates the operation for a target that the caller has found to be visible to that user. `done` may be NULL. 0 or
- * SNAPSHOT_E_*; *ret is borrowed and valid at least until the loop is entered again. `why` gets plain words.
+ * Creates the operation for a target that the caller has found to be visible to that user. `done`
+ * may be NULL. 0 or SNAPSHOT_E_*; *ret is borrowed and valid at least until the loop is entered
+ * again. `why` gets plain words.
  */
-int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
-		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
-	_must_check_;
+int snapshots_create(struct snapshots *s, struct target *target,
+		     const struct snapshot_request *request, snapshot_done_fn done, void *arg,
+		     struct snapshot **ret, char *why, size_t why_size) _must_check_;
 
 /* The waiter with this `arg` is gone: its callback will not be called. */
 void snapshots_forget_waiter(struct snapshots *s, void *arg);
 
 /* Finds a snapshot that this uid may see: 0 or SNAPSHOT_E_GONE. */
-int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin, struct snapshot **ret) _must_check_;
+int snapshots_find(struct snapshots *s, const char *id, uid_t uid, bool admin,
+		   struct snapshot **ret) _must_check_;
 
 /*
- * 0 or SNAPSHOT_E_STATE; the table in state.c says what they do in each state. Cancelled while it publishes it ends
- * as its step on the disk decides: cancelled, or done if that had passed the point of no return. After delete it is
- * found no more.
+ * 0 or SNAPSHOT_E_STATE; the table in state.c says what they do in each state. Cancelled while it
+ * publishes it ends as its step on the disk decides: cancelled, or done if that had passed the
+ * point of no return. After delete it is found no more.
  */
 int snapshot_cancel(struct snapshot *snapshot);
 int snapshot_delete(struct snapshot *snapshot) _must_check_;
@@ -135,9 +143,13 @@ struct json_object *snapshot_to_json(struct snapshot *snapshot, bool files);
 int snapshots_list(struct snapshots *s, uid_t uid, bool admin, const char *cursor, unsigned limit,
 		   struct json_object **ret_array, char ret_next[SPOOL_ID_LEN + 1]) _must_check_;
 
-/* fetch: names and sizes; one file, read-only. SNAPSHOT_E_STATE if nothing is on disk, -ENOENT for an unknown name. */
+/*
+ * fetch: names and sizes; one file, read-only. SNAPSHOT_E_STATE if nothing is on disk, -ENOENT for
+ * an unknown name.
+ */
 int snapshot_files(struct snapshot *snapshot, struct json_object **ret) _must_check_;
-int snapshot_open_file(struct snapshot *snapshot, const char *name, int *ret_fd, uint64_t *ret_size) _must_check_;
+int snapshot_open_file(struct snapshot *snapshot, const char *name, int *ret_fd,
+		       uint64_t *ret_size) _must_check_;
 
 /* Adds "snapshots", "spool" and "decoder" to the status object; metrics are made from it. */
 void snapshots_status(struct snapshots *s, struct json_object *status);

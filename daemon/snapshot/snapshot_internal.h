@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the snapshot operation share: the struct, its creation (create.c), its states (state.c), its steps
- * (run.c), who is next (schedule.c), what leaves the disk (purge.c), and the requests of clients (snapshot.c). Nobody else
- * includes this.
+ * What the files of the snapshot operation share: the struct, its creation (create.c), its states
+ * (state.c), its steps (run.c), who is next (schedule.c), what leaves the disk (purge.c), and the
+ * requests of clients (snapshot.c). Nobody else includes this.
  */
 #pragma once
 
@@ -17,7 +17,13 @@
 #include "daemon/snapshot/snapshot.h"
 
 /* What happens to a snapshot from outside. */
-enum snapshot_event { SNAPSHOT_DEADLINE, SNAPSHOT_CANCEL, SNAPSHOT_DELETE, SNAPSHOT_STOP, _SNAPSHOT_EVENT_MAX };
+enum snapshot_event {
+	SNAPSHOT_DEADLINE,
+	SNAPSHOT_CANCEL,
+	SNAPSHOT_DELETE,
+	SNAPSHOT_STOP,
+	_SNAPSHOT_EVENT_MAX
+};
 
 struct snapshot_reaction {
 	enum {
@@ -25,13 +31,16 @@ struct snapshot_reaction {
 		REACT_IGNORE,	   /* somebody else sees to it, or nothing is left to be done */
 		REACT_END,	   /* in state `end`, at once */
 		REACT_KEEP,	   /* publish what is recorded, without a trace */
-		REACT_STEP_DECIDES, /* in state `end`, unless the step on the copier has passed its rename */
+		/* in state `end`, unless the step on the copier has passed its rename */
+		REACT_STEP_DECIDES,
 		REACT_REMOVE,	   /* off the disk, if it is there; it is found no more */
 	} what;
 	enum snapshot_state end;
 };
 
-/* What a thread does for a snapshot, one at a time: the first in a hurry, the others on the copier. */
+/*
+ * What a thread does for a snapshot, one at a time: the first in a hurry, the others on the copier.
+ */
 enum step { STEP_NONE, STEP_SET_ASIDE, STEP_COPY, STEP_META, STEP_PUBLISH, STEP_ABORT };
 
 struct snapshot {
@@ -53,7 +62,10 @@ struct snapshot {
 	/* how it went */
 	uint64_t created_ns, frozen_ns, published_ns, bytes, blind_ns; /* REALTIME; 0: not yet */
 	uint64_t frozen_raw_ns;
-	uint64_t asked_raw_ns, late_ns; /* how much later than it was asked for the recording ends; 0: no later than anybody minds */
+	/*
+	 * how much later than it was asked for the recording ends; 0: no later than anybody minds
+	 */
+	uint64_t asked_raw_ns, late_ns;
 	struct decoder_progress progress;
 	uint64_t progress_reported_ns;
 	const char *error_code; /* of the protocol; NULL: none */
@@ -82,7 +94,8 @@ struct snapshot {
 	bool is_aside; /* what its rings had is set aside, as far as there was memory */
 	uint64_t aside_bytes; /* that much, until its copy is done */
 	bool all_aside;	      /* there was memory for all of it */
-	struct aside_share *share; /* of its creator; NULL: it has not been set aside yet, or is not any more */
+	/* of its creator; NULL: it has not been set aside yet, or is not any more */
+	struct aside_share *share;
 	bool reported; /* clients know of the state */
 	bool has_slot; /* one of snapshots_running */
 	bool failed_decode;
@@ -91,7 +104,10 @@ struct snapshot {
 	enum snapshot_state stopped_end;
 };
 
-/* What one creator's snapshots have set aside, while one of them has: taken on the thread, given back on the loop. */
+/*
+ * What one creator's snapshots have set aside, while one of them has: taken on the thread, given
+ * back on the loop.
+ */
 struct aside_share {
 	unsigned int users; /* snapshots; the loop's */
 	_Atomic uint64_t bytes;
@@ -108,7 +124,10 @@ struct snapshots {
 	LIST_HEAD(, purge) purges; /* on the copier */
 	unsigned n_slots; /* in use */
 	bool copying;	  /* the copier has one of ours */
-	_Atomic uint64_t aside_bytes; /* set aside for all that wait for their copy; taken on the thread, given back on the loop */
+	/*
+	 * set aside for all that wait for their copy; taken on the thread, given back on the loop
+	 */
+	_Atomic uint64_t aside_bytes;
 	bool stopping;
 	uint64_t counts[_SNAPSHOT_STATE_MAX]; /* ended since the start, by how */
 	uint64_t no_space, decode_failed, timeouts, evicted, cut, lacking, not_aside, go_lost;
@@ -157,6 +176,7 @@ void snapshots_purge(struct snapshots *s);
 /* snapshot.c */
 struct snapshot *snapshot_new(struct snapshots *s, const char *id);
 void snapshot_free(struct snapshot *n);
-struct snapshot *snapshots_find_id(struct snapshots *s, const char *id); /* NULL: none, or deleted */
+/* NULL: none, or deleted */
+struct snapshot *snapshots_find_id(struct snapshots *s, const char *id);
 /* One that has ended: off the disk, and found no more. 0 or -errno. */
 int snapshot_remove(struct snapshot *n) _must_check_;

@@ -27,7 +27,9 @@ bool spool_id_is_valid(const char *id)
 	for (size_t i = 0; i < SPOOL_ID_LEN; i++) {
 		const unsigned char c = (unsigned char)id[i];
 
-		if (pattern[i] == '-' ? c != '-' : pattern[i] == 'd' ? !isdigit(c) : !isdigit(c) && (c < 'a' || c > 'f'))
+		if (pattern[i] == '-'   ? c != '-'
+		    : pattern[i] == 'd' ? !isdigit(c)
+					: !isdigit(c) && (c < 'a' || c > 'f'))
 			return false;
 	}
 	return id[SPOOL_ID_LEN] == '\0';
@@ -41,7 +43,8 @@ void spool_new_id(const struct spool *s, char ret[SPOOL_ID_LEN + 1])
 		uint16_t bits = (uint16_t)tries;
 		time_t t = time(NULL);
 		struct tm tm;
-		char tmp[SPOOL_ID_LEN + sizeof(SAFEFILE_TMP_PREFIX)], stamp[16], removed[SPOOL_ID_LEN + sizeof(SPOOL_REMOVED_PREFIX)];
+		char tmp[SPOOL_ID_LEN + sizeof(SAFEFILE_TMP_PREFIX)], stamp[16],
+			removed[SPOOL_ID_LEN + sizeof(SPOOL_REMOVED_PREFIX)];
 
 		(void)gmtime_r(&t, &tm);
 		if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) < 0)
@@ -221,12 +224,13 @@ void spool_set_removed(struct spool *s, spool_removed_fn fn, void *arg)
 /* ---- at start */
 
 /*
- * One directory of a published snapshot, or of a removed one that somebody held when the last daemon ended. What cannot be
- * read is root's and the oldest: seen, and first to go.
+ * One directory of a published snapshot, or of a removed one that somebody held when the last
+ * daemon ended. What cannot be read is root's and the oldest: seen, and first to go.
  */
 static int load_item(struct spool *s, const char *name, bool removed)
 {
-	_cleanup_close_ int dir = openat(s->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_close_ int dir =
+		openat(s->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_json_ struct json_object *info = NULL;
 	uint64_t bytes = 0, published = 0, uid = 0;
 	struct json_object *snapshot;
@@ -249,14 +253,17 @@ static int load_item(struct spool *s, const char *name, bool removed)
 	}
 	if (!info) {
 		if (!removed)
-			log_warning("spool: %s has no readable meta.json; only administrators see it", name);
+			log_warning(
+				"spool: %s has no readable meta.json; only administrators see it",
+				name);
 		uid = 0;
 		published = 0;
 		info = json_object_new_object();
 		if (!info)
 			return -ENOMEM;
 	}
-	r = spool_reserve(s, removed ? name + strlen(SPOOL_REMOVED_PREFIX) : name, (uid_t)uid, &item);
+	r = spool_reserve(s, removed ? name + strlen(SPOOL_REMOVED_PREFIX) : name, (uid_t)uid,
+			  &item);
 	if (r < 0)
 		return r;
 	item->info = take_ptr(info);
@@ -279,10 +286,12 @@ static int load(struct spool *s)
 		return -errno;
 	(void)take_fd(&fd);
 	while ((e = readdir(dir)) != NULL) {
-		bool removed = !strncmp(e->d_name, SPOOL_REMOVED_PREFIX, strlen(SPOOL_REMOVED_PREFIX));
+		bool removed =
+			!strncmp(e->d_name, SPOOL_REMOVED_PREFIX, strlen(SPOOL_REMOVED_PREFIX));
 		int r;
 
-		if (!spool_id_is_valid(removed ? e->d_name + strlen(SPOOL_REMOVED_PREFIX) : e->d_name))
+		if (!spool_id_is_valid(removed ? e->d_name + strlen(SPOOL_REMOVED_PREFIX)
+					       : e->d_name))
 			continue;
 		r = load_item(s, e->d_name, removed);
 		if (r == -ENOMEM) {
@@ -318,7 +327,8 @@ static int open_dir(const char *state_dir, int *ret_fd, int *ret_lock_fd)
 	return 0;
 }
 
-int spool_open(const char *state_dir, const struct spool_limits *limits, struct quota *quota, struct spool **ret)
+int spool_open(const char *state_dir, const struct spool_limits *limits, struct quota *quota,
+	       struct spool **ret)
 {
 	_cleanup_(spool_closep) struct spool *s = calloc(1, sizeof(*s));
 	unsigned removed = 0;
@@ -400,7 +410,8 @@ int spool_files(const struct spool *s, const char *id, struct json_object **ret)
 	return 0;
 }
 
-int spool_open_file(struct spool *s, const char *id, const char *name, int *ret_fd, uint64_t *ret_size)
+int spool_open_file(struct spool *s, const char *id, const char *name, int *ret_fd,
+		    uint64_t *ret_size)
 {
 	_cleanup_close_ int dir = -1;
 	struct spool_item *item;

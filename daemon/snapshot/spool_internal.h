@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the spool share: the list (spool.c), removal (removal.c), room for more (room.c) and the rule of
- * retention (retention.c). Nobody else includes this.
+ * What the files of the spool share: the list (spool.c), removal (removal.c), room for more
+ * (room.c) and the rule of retention (retention.c). Nobody else includes this.
  */
 #pragma once
 
@@ -33,4 +33,5 @@ void spool_drop(struct spool *s, struct spool_item *item);
 /* Root and the daemon's own user have only the limits of the whole. */
 bool spool_is_exempt(const struct spool_limits *limits, uid_t uid);
 /* With `incoming` more bytes the file system would have less free than it shall keep. */
-bool spool_short_of_disk(const struct spool_limits *limits, const struct spool_usage *usage, uint64_t incoming);
+bool spool_short_of_disk(const struct spool_limits *limits, const struct spool_usage *usage,
+			 uint64_t incoming);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The states of a snapshot: names, legal edges, the reaction to each event, deadlines, and S of the protocol.
+ * The states of a snapshot: names, legal edges, the reaction to each event, deadlines, and S of the
+ * protocol.
  *
  *   queued ─► freezing ─► copying ─► copied ─► decoding ─► publishing ─► done
  *                                       │                   ▲  │  └────► failed (no trace, bundle kept)
  *                                       └───────────────────┘  └───────► failed | cancelled
  *   every state before publishing ─► failed | cancelled
  *
- * The recording is frozen and copied as soon as the copier is free, not when a decoder is, because rings are overwritten in
- * seconds. A copied snapshot that waits for a decoder is "queued" again for clients, with `frozen_at` set.
+ * The recording is frozen and copied as soon as the copier is free, not when a decoder is, because
+ * rings are overwritten in seconds. A copied snapshot that waits for a decoder is "queued" again
+ * for clients, with `frozen_at` set.
  */
 #include <errno.h>
 #include <assert.h>
@@ -49,10 +51,11 @@ static const unsigned edges[_SNAPSHOT_STATE_MAX] = {
 #undef TO
 
 /*
- * What comes from outside. Before the rename that publishes nothing is on disk that lasts, so an end is an end at once, and
- * a step that the copier has goes on for nobody. While it publishes, its step alone knows on which side of the rename it is:
- * what memory, meta.json, the spool's list and the quota say follows from that. One that ended is deleted whether its step has
- * come back or not: it cannot publish any more.
+ * What comes from outside. Before the rename that publishes nothing is on disk that lasts, so an
+ * end is an end at once, and a step that the copier has goes on for nobody. While it publishes, its
+ * step alone knows on which side of the rename it is: what memory, meta.json, the spool's list and
+ * the quota say follows from that. One that ended is deleted whether its step has come back or not:
+ * it cannot publish any more.
  */
 #define END(x) {REACT_END, SNAPSHOT_##x}
 #define STEP(x) {REACT_STEP_DECIDES, SNAPSHOT_##x}
@@ -60,17 +63,17 @@ static const unsigned edges[_SNAPSHOT_STATE_MAX] = {
 #define NOTHING {.what = REACT_IGNORE}
 static const struct snapshot_reaction reactions[_SNAPSHOT_STATE_MAX][_SNAPSHOT_EVENT_MAX] = {
 	/*			  DEADLINE		CANCEL		 DELETE			STOP */
-	[SNAPSHOT_QUEUED]	= {END(FAILED),		END(CANCELLED),	 NO,			END(CANCELLED)},
-	[SNAPSHOT_FREEZING]	= {END(FAILED),		END(CANCELLED),	 NO,			END(CANCELLED)},
-	[SNAPSHOT_COPYING]	= {END(FAILED),		END(CANCELLED),	 NO,			END(CANCELLED)},
+	[SNAPSHOT_QUEUED] = {END(FAILED), END(CANCELLED), NO, END(CANCELLED)},
+	[SNAPSHOT_FREEZING] = {END(FAILED), END(CANCELLED), NO, END(CANCELLED)},
+	[SNAPSHOT_COPYING] = {END(FAILED), END(CANCELLED), NO, END(CANCELLED)},
 	/* the moment is recorded; only its picture has to be made elsewhere */
-	[SNAPSHOT_COPIED]	= {{REACT_KEEP, 0},	END(CANCELLED),	 NO,			END(CANCELLED)},
+	[SNAPSHOT_COPIED] = {{REACT_KEEP, 0}, END(CANCELLED), NO, END(CANCELLED)},
 	/* the decoder has a deadline of its own */
-	[SNAPSHOT_DECODING]	= {NOTHING,		END(CANCELLED),	 NO,			END(CANCELLED)},
-	[SNAPSHOT_PUBLISHING]	= {STEP(FAILED),	STEP(CANCELLED), NO,			NOTHING},
-	[SNAPSHOT_DONE]		= {NOTHING,		NO,		 {REACT_REMOVE, 0},	NOTHING},
-	[SNAPSHOT_FAILED]	= {NOTHING,		NO,		 {REACT_REMOVE, 0},	NOTHING},
-	[SNAPSHOT_CANCELLED]	= {NOTHING,		NO,		 {REACT_REMOVE, 0},	NOTHING},
+	[SNAPSHOT_DECODING] = {NOTHING, END(CANCELLED), NO, END(CANCELLED)},
+	[SNAPSHOT_PUBLISHING] = {STEP(FAILED), STEP(CANCELLED), NO, NOTHING},
+	[SNAPSHOT_DONE] = {NOTHING, NO, {REACT_REMOVE, 0}, NOTHING},
+	[SNAPSHOT_FAILED] = {NOTHING, NO, {REACT_REMOVE, 0}, NOTHING},
+	[SNAPSHOT_CANCELLED] = {NOTHING, NO, {REACT_REMOVE, 0}, NOTHING},
 };
 #undef END
 #undef STEP
@@ -124,9 +127,11 @@ static void enter(struct snapshot *n, enum snapshot_state state)
 	if (snapshot_has_ended(n)) {
 		n->s->counts[state]++;
 		if (state == SNAPSHOT_FAILED)
-			log_warning("snapshot %s of %s (pid %d, %s) failed: %s", n->id, n->target, n->pid, n->comm, n->error);
+			log_warning("snapshot %s of %s (pid %d, %s) failed: %s", n->id, n->target,
+				    n->pid, n->comm, n->error);
 		else
-			log_info("snapshot %s of %s (pid %d, %s): %s", n->id, n->target, n->pid, n->comm, names[state]);
+			log_info("snapshot %s of %s (pid %d, %s): %s", n->id, n->target, n->pid,
+				 n->comm, names[state]);
 	}
 	arm_deadline(n);
 	memset(&n->progress, 0, sizeof(n->progress));

@@ -62,7 +62,9 @@ const char *picture_metrics(const struct picture *p, size_t *ret_len)
 static int answer(const char *type, const char *body, size_t body_len, char **ret, size_t *ret_len)
 {
 	char head[160];
-	int n = snprintf(head, sizeof(head), "HTTP/1.0 200 OK\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n\r\n",
+	int n = snprintf(
+		head, sizeof(head),
+		"HTTP/1.0 200 OK\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n\r\n",
 		type, body_len);
 	char *buf = malloc((size_t)n + body_len);
 
@@ -90,8 +92,8 @@ static struct picture *build(const struct pictures *s)
 	if (!text || answer("application/json", text, len, &p->status, &p->status_len) < 0)
 		return NULL;
 	metrics = metrics_render(p->object, &len);
-	if (!metrics || answer("application/openmetrics-text; version=1.0.0; charset=utf-8", metrics, len, &p->metrics,
-				&p->metrics_len) < 0)
+	if (!metrics || answer("application/openmetrics-text; version=1.0.0; charset=utf-8",
+			       metrics, len, &p->metrics, &p->metrics_len) < 0)
 		return NULL;
 	return take_ptr(p);
 }

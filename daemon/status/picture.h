@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The picture of the daemon's state: made when somebody asks and the last one is older than 250 ms, then shared by all
- * who ask, as an object, as JSON text and as metrics. However many dashboards poll, the cost of looking is bounded.
- * Must not know what the object says.
+ * The picture of the daemon's state: made when somebody asks and the last one is older than 250 ms,
+ * then shared by all who ask, as an object, as JSON text and as metrics. However many dashboards
+ * poll, the cost of looking is bounded. Must not know what the object says.
  */
 #pragma once
 

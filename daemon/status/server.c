@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * HTTP by hand, because two GETs are all of it: the parser looks at the request line only, and compares it with what it
- * knows. A library's server (evhttp) would keep a connection, timers and growing buffers for each client, and parse
- * headers, bodies and chunks that nothing here needs.
+ * HTTP by hand, because two GETs are all of it: the parser looks at the request line only, and
+ * compares it with what it knows. A library's server (evhttp) would keep a connection, timers and
+ * growing buffers for each client, and parse headers, bodies and chunks that nothing here needs.
  */
 #include "daemon/status/server.h"
 
@@ -37,9 +37,12 @@ struct status_server {
 	struct status_server_stats stats;
 };
 
-static const char not_found[] = "HTTP/1.0 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 20\r\n\r\n/status or /metrics\n";
-static const char bad_request[] = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nbad request\n";
-static const char no_method[] = "HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nGET only\n";
+static const char not_found[] =
+	"HTTP/1.0 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 20\r\n\r\n/status or /metrics\n";
+static const char bad_request[] =
+	"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nbad request\n";
+static const char no_method[] =
+	"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nGET only\n";
 static const char no_memory[] = "HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
 static struct waiter *waiter_free(struct waiter *w)
@@ -77,13 +80,15 @@ static bool is_path(const char *at, const char *path)
 }
 
 /* What to answer: static text, or a picture's with a reference to it. */
-static const char *choose(struct status_server *s, const char *request, struct picture **ret_picture, size_t *ret_len)
+static const char *choose(struct status_server *s, const char *request,
+			  struct picture **ret_picture, size_t *ret_len)
 {
 	bool status, metrics;
 
 	if (strncmp(request, "GET ", 4) != 0) {
 		s->stats.bad++;
-		if (strncmp(request, "HEAD ", 5) == 0 || strncmp(request, "POST ", 5) == 0 || strncmp(request, "PUT ", 4) == 0) {
+		if (strncmp(request, "HEAD ", 5) == 0 || strncmp(request, "POST ", 5) == 0 ||
+		    strncmp(request, "PUT ", 4) == 0) {
 			*ret_len = sizeof(no_method) - 1;
 			return no_method;
 		}
@@ -103,12 +108,13 @@ static const char *choose(struct status_server *s, const char *request, struct p
 		return no_memory;
 	}
 	s->stats.polls++;
-	return status ? picture_status(*ret_picture, ret_len) : picture_metrics(*ret_picture, ret_len);
+	return status ? picture_status(*ret_picture, ret_len)
+		      : picture_metrics(*ret_picture, ret_len);
 }
 
 /* NULL while the request is not whole and may still become so. */
-static const char *decide(struct status_server *s, const char *request, size_t have, struct picture **ret_picture,
-	size_t *ret_len)
+static const char *decide(struct status_server *s, const char *request, size_t have,
+			  struct picture **ret_picture, size_t *ret_len)
 {
 	if (is_whole(request, have))
 		return choose(s, request, ret_picture, ret_len);
@@ -135,15 +141,16 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 static bool wait_for(struct waiter *w, short what)
 {
 	const struct config *cfg = w->server->ctx.config;
-	struct timeval tv = {
-		.tv_sec = (time_t)(what == EV_READ ? cfg->client_read_timeout_s : cfg->client_write_timeout_s)};
+	struct timeval tv = {.tv_sec = (time_t)(what == EV_READ ? cfg->client_read_timeout_s
+								: cfg->client_write_timeout_s)};
 
 	if (w->event)
 		event_free(w->event);
 	w->event = event_new(w->server->ctx.base, w->fd, (short)(what | EV_PERSIST), on_event, w);
 	if (!w->deadline)
 		w->deadline = evtimer_new(w->server->ctx.base, on_deadline, w);
-	return w->event && w->deadline && event_add(w->event, NULL) == 0 && event_add(w->deadline, &tv) == 0;
+	return w->event && w->deadline && event_add(w->event, NULL) == 0 &&
+	       event_add(w->deadline, &tv) == 0;
 }
 
 /* 1: all is sent; 0: wait for more room; -1: the client is gone. */
@@ -191,8 +198,9 @@ static struct waiter *waiter_new(struct status_server *s, int *fd)
 	socklen_t len = sizeof(cred);
 	struct waiter *w;
 
-	if (s->ctx.room(s->ctx.arg) == 0 || getsockopt(*fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-		quota_charge(s->ctx.quota, cred.uid, QUOTA_CONNECTIONS, 1, &charge) != 0) {
+	if (s->ctx.room(s->ctx.arg) == 0 ||
+	    getsockopt(*fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+	    quota_charge(s->ctx.quota, cred.uid, QUOTA_CONNECTIONS, 1, &charge) != 0) {
 		s->stats.refused++;
 		return NULL;
 	}

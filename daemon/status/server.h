@@ -28,7 +28,8 @@ struct status_server_context { /* all borrowed */
 	void *arg;
 };
 
-int status_server_new(const struct status_server_context *context, struct status_server **ret) _must_check_;
+int status_server_new(const struct status_server_context *context,
+		      struct status_server **ret) _must_check_;
 struct status_server *status_server_free(struct status_server *s);
 /* Takes over `fd`. */
 void status_server_accept(struct status_server *s, int fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the status object says, gathered from every room. The one who builds the daemon names the rooms for each object
- * anew, so that none is asked after its end.
+ * What the status object says, gathered from every room. The one who builds the daemon names the
+ * rooms for each object anew, so that none is asked after its end.
  */
 #pragma once
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arming: who is meant, whether the requester may, and the steps of a recording in the order that leaves nothing out. Each
- * refusal is one sentence for the client, and undoes what was begun. What takes long happens between targets_arm() and
- * arming_finish(), see daemon/target/work.c; until then the target is in no list.
+ * Arming: who is meant, whether the requester may, and the steps of a recording in the order that
+ * leaves nothing out. Each refusal is one sentence for the client, and undoes what was begun. What
+ * takes long happens between targets_arm() and arming_finish(), see daemon/target/work.c; until
+ * then the target is in no list.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,8 @@ int arming_open_failed(int r, char *why, size_t size)
 	return refusal(why, size, r, "/proc: %s", strerror(-r));
 }
 
-static int identify_process(struct target *target, const struct target_request *req, char *why, size_t size)
+static int identify_process(struct target *target, const struct target_request *req, char *why,
+			    size_t size)
 {
 	pid_t pid = req->pid;
 	char path[32];
@@ -59,14 +61,15 @@ static int identify_process(struct target *target, const struct target_request *
 	if (req->scope == TARGET_THREAD) {
 		(void)snprintf(path, sizeof(path), "task/%d", (int)req->tid);
 		if (faccessat(target->proc.dirfd, path, F_OK, 0) < 0)
-			return refusal(why, size, TARGET_E_GONE, "process %d has no thread %d", (int)target->proc.pid,
-				   (int)req->tid);
+			return refusal(why, size, TARGET_E_GONE, "process %d has no thread %d",
+				       (int)target->proc.pid, (int)req->tid);
 		target->tid = req->tid;
 	}
 	return 0;
 }
 
-int arming_may(const struct target_request *req, const struct proc *proc, uid_t *ret_uid, int *ret_maps_fd, char *why, size_t size)
+int arming_may(const struct target_request *req, const struct proc *proc, uid_t *ret_uid,
+	       int *ret_maps_fd, char *why, size_t size)
 {
 	char exe[PATH_MAX];
 	int r;
@@ -78,24 +81,28 @@ int arming_may(const struct target_request *req, const struct proc *proc, uid_t 
 		return refusal(why, size, r, "/proc: %s", strerror(-r));
 	if (!req->admin) {
 		if (*ret_uid != req->uid)
-			return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s", (unsigned int)*ret_uid,
-				   *ret_uid ? "" : ", or not dumpable");
+			return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s",
+				       (unsigned int)*ret_uid, *ret_uid ? "" : ", or not dumpable");
 		if (req->maps_fd < 0)
-			return refusal(why, size, TARGET_E_NOT_PERMITTED,
-				   "pass an open descriptor of /proc/PID/maps to prove the right to trace it");
+			return refusal(
+				why, size, TARGET_E_NOT_PERMITTED,
+				"pass an open descriptor of /proc/PID/maps to prove the right to trace it");
 		/* Checked on a thread: a process can hang whoever looks at its maps. */
 		*ret_maps_fd = fcntl(req->maps_fd, F_DUPFD_CLOEXEC, 3);
 		if (*ret_maps_fd < 0)
-			return refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+			return refusal(why, size, TARGET_E_BUSY,
+				       "tracerd is out of file descriptors");
 	}
 	r = proc_exe_read(proc->dirfd, exe, sizeof(exe));
 	if (r == -ENOENT)
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "a kernel thread: it has no user code");
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
+			       "a kernel thread: it has no user code");
 	return 0;
 }
 
 /* It is looked for later: there may be thousands of cgroups. */
-static int name_unit(struct target *target, const struct target_request *req, char *why, size_t size)
+static int name_unit(struct target *target, const struct target_request *req, char *why,
+		     size_t size)
 {
 	/* The processes of the host are those of the root group. */
 	const char *name = req->scope == TARGET_HOST ? "/" : req->unit;
@@ -103,7 +110,8 @@ static int name_unit(struct target *target, const struct target_request *req, ch
 	if (!name || !*name)
 		return refusal(why, size, TARGET_E_BAD, "no unit named");
 	if (!req->admin)
-		return refusal(why, size, TARGET_E_NOT_PERMITTED, "only an administrator may arm a unit or the host");
+		return refusal(why, size, TARGET_E_NOT_PERMITTED,
+			       "only an administrator may arm a unit or the host");
 	target->unit = strdup(name);
 	return target->unit ? 0 : refusal(why, size, -ENOMEM, "out of memory");
 }
@@ -112,10 +120,13 @@ static bool same_subject(const struct target *a, const struct target *b)
 {
 	if (a->scope != b->scope || a->owner != b->owner)
 		return false;
-	/* One that follows its unit may not have noticed yet that the control group is another one. */
+	/*
+	 * One that follows its unit may not have noticed yet that the control group is another one.
+	 */
 	if (target_scope_is_group(a->scope))
 		return strcmp(a->cgroup.path, b->cgroup.path) == 0;
-	return a->proc.pid == b->proc.pid && a->proc.start_time == b->proc.start_time && a->tid == b->tid;
+	return a->proc.pid == b->proc.pid && a->proc.start_time == b->proc.start_time &&
+	       a->tid == b->tid;
 }
 
 static struct target *armed_already(const struct target *target)
@@ -128,13 +139,17 @@ static struct target *armed_already(const struct target *target)
 	return NULL;
 }
 
-/* Two armings at a time would both record it. The cgroup of a unit may not be known yet: then its path is empty, its inode number 0. */
+/*
+ * Two armings at a time would both record it. The cgroup of a unit may not be known yet: then its
+ * path is empty, its inode number 0.
+ */
 static bool being_armed(const struct target *target)
 {
 	const struct arming *arming;
 
 	TAILQ_FOREACH(arming, &target->targets->armings, link)
-		if (arming->target != target && !arming->answer && same_subject(arming->target, target) &&
+		if (arming->target != target && !arming->answer &&
+		    same_subject(arming->target, target) &&
 		    (!target_scope_is_group(target->scope) || target->cgroup.ino))
 			return true;
 	return false;
@@ -143,8 +158,10 @@ static bool being_armed(const struct target *target)
 /* Whether the one that is armed records all that this one would. */
 static bool is_enough(const struct target *other, const struct target *target)
 {
-	return other->backend == target->backend && (other->kernel_stacks || !target->kernel_stacks) &&
-	       (other->children || !target->children) && other->keep_ns >= target->keep_ns && !target->arming->filtered &&
+	return other->backend == target->backend &&
+	       (other->kernel_stacks || !target->kernel_stacks) &&
+	       (other->children || !target->children) && other->keep_ns >= target->keep_ns &&
+	       !target->arming->filtered &&
 	       (other->wait_min_ns <= target->wait_min_ns || !target->arming->wait_min) &&
 	       target_visible(other, target->owner, target->owner_admin);
 }
@@ -158,7 +175,8 @@ static int only_one(struct target *target, char *why, size_t size)
 		return refusal(why, size, TARGET_E_EXISTS, "armed already as %s", other->name);
 	}
 	if (other && !target_is_implicit(other))
-		return refusal(why, size, TARGET_E_BUSY, "armed already as %s, in another way: disarm it first", other->name);
+		return refusal(why, size, TARGET_E_BUSY,
+			       "armed already as %s, in another way: disarm it first", other->name);
 	if (being_armed(target))
 		return refusal(why, size, TARGET_E_EXISTS, "another request is arming it");
 	return 0;
@@ -171,21 +189,27 @@ static struct target *target_with_id(const struct targets *targets, uint64_t id)
 	return target && target->id == id ? target : NULL;
 }
 
-static int charge_target(struct target *target, const struct target_request *req, char *why, size_t size)
+static int charge_target(struct target *target, const struct target_request *req, char *why,
+			 size_t size)
 {
-	int r = quota_charge(target->targets->quota, req->uid, QUOTA_TARGETS, 1, &target->charge_target);
+	int r = quota_charge(target->targets->quota, req->uid, QUOTA_TARGETS, 1,
+			     &target->charge_target);
 
-	return r > 0 ? refusal(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may", (unsigned int)req->uid) : r;
+	return r > 0 ? refusal(why, size, TARGET_E_QUOTA, "uid %u has as many targets as it may",
+			       (unsigned int)req->uid)
+		     : r;
 }
 
 /* Targets that nobody armed have a limit of their own, that of producers. */
 static bool is_full(const struct targets *targets)
 {
-	return targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited + targets->n_armings >=
+	return targets->n_armed - targets->n_events + targets->n_suspended + targets->n_exited +
+		       targets->n_armings >=
 	       targets->config->max_targets;
 }
 
-static int begin_target(struct target *target, const struct target_request *req, char *why, size_t size)
+static int begin_target(struct target *target, const struct target_request *req, char *why,
+			size_t size)
 {
 	int r;
 
@@ -193,16 +217,19 @@ static int begin_target(struct target *target, const struct target_request *req,
 	if (r != 0)
 		return r;
 	if (is_full(target->targets))
-		return refusal(why, size, TARGET_E_BUSY, "tracerd has as many targets as it may (max_targets)");
+		return refusal(why, size, TARGET_E_BUSY,
+			       "tracerd has as many targets as it may (max_targets)");
 	r = target_watch(target);
 	return r < 0 ? refusal(why, size, r, "out of memory") : 0;
 }
 
-static int find_backend(const struct targets *targets, const struct target_request *req, const struct backend **ret, char *why,
-			size_t size)
+static int find_backend(const struct targets *targets, const struct target_request *req,
+			const struct backend **ret, char *why, size_t size)
 {
 	*ret = backend_find(targets, req->backend);
-	return *ret ? 0 : refusal(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s", req->backend);
+	return *ret ? 0
+		    : refusal(why, size, TARGET_E_UNSUPPORTED, "no such back end: %.32s",
+			      req->backend);
 }
 
 static void arming_free(struct arming *arming)
@@ -233,9 +260,12 @@ static void on_limit(evutil_socket_t fd, short what, void *arg)
 	struct target *target = arg;
 
 	if (target->hanging)
-		arming_refuse(target, TARGET_E_BUSY, "its memory map could not be read in time: its lock is held, a file system does not answer, or the machine is busy");
+		arming_refuse(
+			target, TARGET_E_BUSY,
+			"its memory map could not be read in time: its lock is held, a file system does not answer, or the machine is busy");
 	else if (!work_queue_may(target))
-		arming_refuse(target, TARGET_E_BUSY, "all threads that may read processes of its user hang in other ones");
+		arming_refuse(target, TARGET_E_BUSY,
+			      "all threads that may read processes of its user hang in other ones");
 	else
 		arming_refuse(target, TARGET_E_BUSY, "reading it took too long");
 }
@@ -249,8 +279,8 @@ static int set_limit(struct arming *arming)
 }
 
 /*
- * By its name below procfs, and not by its inode: ProtectKernelTunables= puts an empty file over it where the unit looks. No process has
- * files of these names there.
+ * By its name below procfs, and not by its inode: ProtectKernelTunables= puts an empty file over it
+ * where the unit looks. No process has files of these names there.
  */
 static bool is_of_proc(int fd, const char *name)
 {
@@ -271,26 +301,34 @@ static bool is_of_proc(int fd, const char *name)
 static int keep(int fd, int *ret_fd, char *why, size_t size)
 {
 	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	return *ret_fd < 0 ? refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors") : 0;
+	return *ret_fd < 0 ? refusal(why, size, TARGET_E_BUSY, "tracerd is out of file descriptors")
+			   : 0;
 }
 
 /*
- * What of the kernel a client hands over, since the unit may not open it. Whether kallsyms shows addresses is decided by who
- * opened it (CAP_SYSLOG), and kcore asks for CAP_SYS_RAWIO there alone. Only what traces the kernel needs that.
+ * What of the kernel a client hands over, since the unit may not open it. Whether kallsyms shows
+ * addresses is decided by who opened it (CAP_SYSLOG), and kcore asks for CAP_SYS_RAWIO there alone.
+ * Only what traces the kernel needs that.
  */
-static int take_kernel(struct target *target, const struct target_request *req, char *why, size_t size)
+static int take_kernel(struct target *target, const struct target_request *req, char *why,
+		       size_t size)
 {
 	int r = 0;
 
-	/* Without --kernel a client offers it unasked, and in a container another file may be over it. */
+	/*
+	 * Without --kernel a client offers it unasked, and in a container another file may be over
+	 * it.
+	 */
 	if (req->kallsyms_fd >= 0 && req->admin) {
 		if (is_of_proc(req->kallsyms_fd, "kallsyms"))
 			r = keep(req->kallsyms_fd, &target->kallsyms_fd, why, size);
 		else if (req->kernel_stacks)
-			r = refusal(why, size, TARGET_E_BAD, "the descriptor \"kallsyms\" is not of /proc/kallsyms");
+			r = refusal(why, size, TARGET_E_BAD,
+				    "the descriptor \"kallsyms\" is not of /proc/kallsyms");
 	}
 	/* The back end says what it means that there is none. */
-	if (r == 0 && req->kcore_fd >= 0 && target->kernel_stacks && target->backend == &backend_pt && is_of_proc(req->kcore_fd, "kcore"))
+	if (r == 0 && req->kcore_fd >= 0 && target->kernel_stacks &&
+	    target->backend == &backend_pt && is_of_proc(req->kcore_fd, "kcore"))
 		r = keep(req->kcore_fd, &target->kcore_fd, why, size);
 	return r;
 }
@@ -299,38 +337,50 @@ static int check(struct target *target, const struct target_request *req, char *
 {
 	int r;
 
-	/* What the processor wrote of a process that its user may not look into cannot be taken out again. */
+	/*
+	 * What the processor wrote of a process that its user may not look into cannot be taken out
+	 * again.
+	 */
 	if (req->children && !req->admin && target->backend != &backend_sample)
-		return refusal(why, size, TARGET_E_NOT_PERMITTED,
-			       "only an administrator may record the processes that it starts by the back end %s", target->backend->name);
+		return refusal(
+			why, size, TARGET_E_NOT_PERMITTED,
+			"only an administrator may record the processes that it starts by the back end %s",
+			target->backend->name);
 	if (req->kernel_stacks && !req->admin)
-		return refusal(why, size, TARGET_E_NOT_PERMITTED,
-			       "only root and the members of the socket's group may record the kernel");
-	if (req->kernel_stacks && target->backend != &backend_sample && target->backend != &backend_pt)
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "the kernel is recorded by the back ends sample and pt, not by %s",
+		return refusal(
+			why, size, TARGET_E_NOT_PERMITTED,
+			"only root and the members of the socket's group may record the kernel");
+	if (req->kernel_stacks && target->backend != &backend_sample &&
+	    target->backend != &backend_pt)
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
+			       "the kernel is recorded by the back ends sample and pt, not by %s",
 			       target->backend->name);
 	if (req->keep_ns && !target->backend->look_back)
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "how far back it reaches can be asked of samples, not of %s",
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
+			       "how far back it reaches can be asked of samples, not of %s",
 			       target->backend->name);
 	r = take_kernel(target, req, why, size);
 	if (r != 0)
 		return r;
 	if (req->children && req->scope == TARGET_THREAD)
-		return refusal(why, size, TARGET_E_BAD, "a single thread, or also what its process starts, but not both");
+		return refusal(why, size, TARGET_E_BAD,
+			       "a single thread, or also what its process starts, but not both");
 	if (target_scope_is_group(req->scope)) {
 		r = name_unit(target, req, why, size);
 	} else {
 		r = identify_process(target, req, why, size);
 		if (r == 0)
-			r = arming_may(req, &target->proc, &target->uid, &target->arming->maps_fd, why, size);
+			r = arming_may(req, &target->proc, &target->uid, &target->arming->maps_fd,
+				       why, size);
 		if (r == 0)
 			r = only_one(target, why, size);
 	}
 	return r != 0 ? r : begin_target(target, req, why, size);
 }
 
-int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn, void *arg,
-		struct arming **ret, struct target **ret_existing, char *why, size_t why_size)
+int targets_arm(struct targets *targets, const struct target_request *req, targets_armed_fn fn,
+		void *arg, struct arming **ret, struct target **ret_existing, char *why,
+		size_t why_size)
 {
 	_cleanup_(arming_freep) struct arming *arming = NULL;
 	const struct backend *backend = NULL;
@@ -342,8 +392,9 @@ int targets_arm(struct targets *targets, const struct target_request *req, targe
 		return refusal(why, why_size, TARGET_E_STOPPING, "tracerd is stopping");
 	r = find_backend(targets, req, &backend, why, why_size);
 	if (r == 0 && req->n_filters && backend != &backend_pt)
-		r = refusal(why, why_size, TARGET_E_UNSUPPORTED,
-				       "address filters need Intel PT, which this target would not be recorded by");
+		r = refusal(
+			why, why_size, TARGET_E_UNSUPPORTED,
+			"address filters need Intel PT, which this target would not be recorded by");
 	if (r == 0)
 		r = target_new(targets, backend, req, &target, why, why_size);
 	if (r != 0)
@@ -429,7 +480,8 @@ void armings_reap(struct targets *targets)
 	}
 }
 
-static void refuse(struct target *target, int answer, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(struct target *target, int answer, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 static void refuse(struct target *target, int answer, const char *fmt, ...)
 {
 	char why[200];
@@ -450,14 +502,19 @@ bool arming_proved(struct target *target, int r)
 	if (r != 0)
 		sideband_events_drain(target->targets->sideband);
 	/* A process that exits loses its memory, and so its program, before it disappears. */
-	if (r != 0 && (!proc_alive(&target->proc) || proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
+	if (r != 0 && (!proc_alive(&target->proc) ||
+		       proc_exe_read(target->proc.dirfd, exe, sizeof(exe)) == -ENOENT))
 		arming_read_failed(target, PROC_E_GONE);
 	else if (r == PROC_E_MISMATCH)
-		refuse(target, TARGET_E_NOT_PERMITTED, "the descriptor is not of /proc/%d/maps, or the process has executed another program", pid);
+		refuse(target, TARGET_E_NOT_PERMITTED,
+		       "the descriptor is not of /proc/%d/maps, or the process has executed another program",
+		       pid);
 	/* The client could open it: what is missing is a right of ours. */
 	else if (r == -EACCES || r == -EPERM)
-		refuse(target, TARGET_E_UNSUPPORTED, "tracerd itself may not read /proc/%d/maps: it needs CAP_SYS_PTRACE for "
-						     "other users' processes", pid);
+		refuse(target, TARGET_E_UNSUPPORTED,
+		       "tracerd itself may not read /proc/%d/maps: it needs CAP_SYS_PTRACE for "
+		       "other users' processes",
+		       pid);
 	else if (r != 0)
 		refuse(target, r, "/proc/%d/maps: %s", pid, strerror(-r));
 	return r == 0;
@@ -481,7 +538,8 @@ bool arming_found(struct target *target, int result, struct cgroup *cgroup)
 		refuse(target, TARGET_E_BAD, "several cgroups have this name: give the path");
 		return false;
 	case CGROUP_E_THREADED:
-		refuse(target, TARGET_E_UNSUPPORTED, "a threaded cgroup, which has no list of processes: arm %s",
+		refuse(target, TARGET_E_UNSUPPORTED,
+		       "a threaded cgroup, which has no list of processes: arm %s",
 		       cgroup->path[1] ? cgroup->path : "the host");
 		return false;
 	case -E2BIG:
@@ -520,10 +578,13 @@ void arming_read_failed(struct target *target, int r)
 	else if (r == -EMFILE || r == -ENFILE)
 		refuse(target, TARGET_E_BUSY, "tracerd is out of file descriptors");
 	else if (r == -ENOBUFS)
-		refuse(target, TARGET_E_BUSY, "no locked memory is left for its side-band events (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		refuse(target, TARGET_E_BUSY,
+		       "no locked memory is left for its side-band events (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	else if (r == -EACCES || r == -EPERM)
-		refuse(target, TARGET_E_UNSUPPORTED, "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
-						     "CAP_SYS_PTRACE)", strerror(-r));
+		refuse(target, TARGET_E_UNSUPPORTED,
+		       "not permitted to record it: %s (tracerd needs CAP_PERFMON and "
+		       "CAP_SYS_PTRACE)",
+		       strerror(-r));
 	else
 		refuse(target, r, "/proc or perf events: %s", strerror(-r));
 }
@@ -606,7 +667,8 @@ void arming_finish(struct target *target)
 		return;
 	}
 	/* One that has gained privileges since it was looked at is not its user's to record. */
-	if (target->proc.pid && !target->owner_admin && (proc_strict_uid(target->proc.dirfd, &strict) < 0 || strict != target->uid)) {
+	if (target->proc.pid && !target->owner_admin &&
+	    (proc_strict_uid(target->proc.dirfd, &strict) < 0 || strict != target->uid)) {
 		arming_refuse(target, TARGET_E_GONE, "its credentials have changed meanwhile");
 		return;
 	}
@@ -623,7 +685,8 @@ void arming_finish(struct target *target)
 		target = implicit;
 	} else {
 		target->id = ++targets->last_id;
-		(void)snprintf(target->name, sizeof(target->name), "t%llu", (unsigned long long)target->id);
+		(void)snprintf(target->name, sizeof(target->name), "t%llu",
+			       (unsigned long long)target->id);
 		targets_add(targets, target);
 		unit_watch_set(targets->unit_watch, target);
 	}

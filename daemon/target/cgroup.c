@@ -26,7 +26,8 @@ static int unescape_octal(const char *from, size_t len, char *to, size_t size)
 		char c = from[i];
 
 		if (c == '\\' && len - i > 3) {
-			c = (char)((from[i + 1] - '0') << 6 | (from[i + 2] - '0') << 3 | (from[i + 3] - '0'));
+			c = (char)((from[i + 1] - '0') << 6 | (from[i + 2] - '0') << 3 |
+				   (from[i + 3] - '0'));
 			i += 3;
 		}
 		if (n + 1 >= size)
@@ -91,10 +92,13 @@ int cgroup_mount_open(int *ret_fd)
 static int open_beneath(int dirfd, const char *path)
 {
 	return openat2_fd(dirfd, path, O_RDONLY | O_DIRECTORY, 0,
-			  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
+			  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
+				  RESOLVE_NO_XDEV);
 }
 
-/* The directories still to look into, by path below the mount: breadth first, so the shortest wins. */
+/*
+ * The directories still to look into, by path below the mount: breadth first, so the shortest wins.
+ */
 struct search {
 	char **paths;
 	size_t n, next, room;
@@ -135,7 +139,8 @@ static unsigned int path_depth(const char *path)
 	return depth;
 }
 
-static int search_dir(struct search *s, int mount_fd, const char *path, const char *name, char *found, size_t *n_found)
+static int search_dir(struct search *s, int mount_fd, const char *path, const char *name,
+		      char *found, size_t *n_found)
 {
 	struct dirent *de;
 	DIR *dir;
@@ -153,8 +158,9 @@ static int search_dir(struct search *s, int mount_fd, const char *path, const ch
 		if (de->d_type != DT_DIR || de->d_name[0] == '.')
 			continue;
 		if (strcmp(de->d_name, name) == 0) {
-			if ((*n_found)++ == 0 && snprintf(found, CGROUP_NAME_MAX, "%s%s%s", path, *path ? "/" : "",
-							  de->d_name) >= CGROUP_NAME_MAX)
+			if ((*n_found)++ == 0 &&
+			    snprintf(found, CGROUP_NAME_MAX, "%s%s%s", path, *path ? "/" : "",
+				     de->d_name) >= CGROUP_NAME_MAX)
 				r = -ENAMETOOLONG;
 		} else if (s->n < SEARCH_DIRS_MAX && path_depth(path) < SEARCH_DEPTH) {
 			r = search_push(s, path, de->d_name);
@@ -187,7 +193,8 @@ static bool is_threaded(int dirfd)
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	return io_read_file_at(dirfd, "cgroup.type", 64, &text, &len) == 0 && strcmp(text, "threaded\n") == 0;
+	return io_read_file_at(dirfd, "cgroup.type", 64, &text, &len) == 0 &&
+	       strcmp(text, "threaded\n") == 0;
 }
 
 /* Cuts the path down to the cgroup that has the processes; "/" is the root. */
@@ -234,7 +241,8 @@ int cgroup_open(int mount_fd, const char *name, struct cgroup *ret)
 
 	if (mount_fd < 0)
 		return CGROUP_E_NONE;
-	if (!*name || strlen(name) >= sizeof(path) - 1 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+	if (!*name || strlen(name) >= sizeof(path) - 1 || strcmp(name, ".") == 0 ||
+	    strcmp(name, "..") == 0)
 		return CGROUP_E_BAD_NAME;
 	if (strchr(name, '/')) {
 		while (*name == '/')
@@ -280,7 +288,8 @@ static int procs_read(int dirfd, struct pids *out)
 
 	r = io_read_file_at(dirfd, "cgroup.procs", PROCS_BYTES_MAX, &text, &len);
 	if (r == -EOPNOTSUPP || r == -ENOENT || r == -ENODEV)
-		return 0; /* a threaded cgroup: its domain lists the processes; or removed meanwhile */
+		/* a threaded cgroup: its domain lists the processes; or removed meanwhile */
+		return 0;
 	if (r < 0)
 		return r;
 	for (p = text; *p;) {

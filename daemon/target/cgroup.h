@@ -23,7 +23,8 @@ enum {
 	CGROUP_E_NONE = 1, /* no such unit or path, or no unified hierarchy here */
 	CGROUP_E_BAD_NAME,
 	CGROUP_E_MANY, /* several cgroups have this name, or more processes than the limit */
-	CGROUP_E_THREADED, /* it has threads of processes that are in another one: ret->path is that one's */
+	/* it has threads of processes that are in another one: ret->path is that one's */
+	CGROUP_E_THREADED,
 };
 
 struct cgroup {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Processes that come and go with their target: one that a member forked is a member at once (daemon/target/sideband.c); this
- * finds out when one has ended. The kernel reports the end of each thread, and of a forked process it is known how many it has: when
- * the last one has ended, or any of a process that was there before, /proc says whether the process still is.
+ * Processes that come and go with their target: one that a member forked is a member at once
+ * (daemon/target/sideband.c); this finds out when one has ended. The kernel reports the end of each
+ * thread, and of a forked process it is known how many it has: when the last one has ended, or any
+ * of a process that was there before, /proc says whether the process still is.
  */
 #include <errno.h>
 
@@ -54,7 +55,10 @@ static bool has_ended(const struct member *member)
 	_cleanup_close_ int dirfd = -1;
 	struct proc_stat stat;
 
-	/* Also of the last thread that is known of: a thread that executed something has ended as the one that it was. */
+	/*
+	 * Also of the last thread that is known of: a thread that executed something has ended as
+	 * the one that it was.
+	 */
 	dirfd = proc_dir_open(member->pid);
 	if (dirfd < 0)
 		return dirfd == -ENOENT;

@@ -21,8 +21,10 @@
 #include "daemon/target/opening.h"
 
 #define N_BUCKETS 1024
-#define RETRY_NS 1000000000ull /* a file that cannot be opened is not asked for with every mapping */
-#define DUE_NS 10000000000ull /* nor one of which nobody has answered, without a mapping: twice that the second time, and so on */
+/* a file that cannot be opened is not asked for with every mapping */
+#define RETRY_NS 1000000000ull
+/* nor one of which nobody has answered, without a mapping: twice that the second time, and so on */
+#define DUE_NS 10000000000ull
 #define TRIES_MAX 7
 
 struct look;
@@ -46,7 +48,10 @@ struct image {
 	struct quota_charge copy; /* what is in memory of it */
 };
 
-/* What map_files says, on a thread: the process can hold the lock of its memory map that this takes. */
+/*
+ * What map_files says, on a thread: the process can hold the lock of its memory map that this
+ * takes.
+ */
 struct look {
 	struct reader_job job; /* first */
 	struct image *image;   /* NULL: nobody waits for it */
@@ -79,8 +84,9 @@ struct images {
 	void *arg;
 };
 
-int images_new(struct event_base *base, struct closer *closer, size_t max, struct openings *openings, struct quota *quota,
-	       void (*settled)(void *arg), void *arg, struct images **ret)
+int images_new(struct event_base *base, struct closer *closer, size_t max,
+	       struct openings *openings, struct quota *quota, void (*settled)(void *arg),
+	       void *arg, struct images **ret)
 {
 	struct images *images = calloc(1, sizeof(*images));
 	int r;
@@ -156,7 +162,8 @@ static void failed(struct image *image, const char *why, bool unanswered)
 	/* nobody can find out any more */
 	if (image->frames == IMAGE_FRAMES_UNKNOWN)
 		image->frames = IMAGE_FRAMES_NO_VERDICT;
-	log_debug("image %u:%u/%llu: %s", image->key.maj, image->key.min, (unsigned long long)image->key.ino, why);
+	log_debug("image %u:%u/%llu: %s", image->key.maj, image->key.min,
+		  (unsigned long long)image->key.ino, why);
 }
 
 static void on_opened(void *arg, const struct opener_reply *answer, int fd)
@@ -167,18 +174,22 @@ static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 
 	image->opening = NULL;
 	if (fd >= 0 && answer->copied)
-		r = quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES, (uint64_t)answer->answer.stat.st_size,
-				 &image->copy);
+		r = quota_charge(images->quota, image->cred->uid, QUOTA_IMAGE_BYTES,
+				 (uint64_t)answer->answer.stat.st_size, &image->copy);
 	if (fd < 0) {
 		failed(image, answer->answer.why, !answer->id);
 	} else if (r != 0) {
 		(void)close_fd(fd);
-		failed(image, r < 0 ? strerror(-r) : "copies of this user's files take too much memory (uid_image_mib)", false);
+		failed(image,
+		       r < 0 ? strerror(-r)
+			     : "copies of this user's files take too much memory (uid_image_mib)",
+		       false);
 	} else {
 		image->fd = fd;
-		image->note = (struct filenote){.mtime_ns = filenote_ns(&answer->answer.stat.st_mtim),
-						.size = (uint64_t)answer->answer.stat.st_size,
-						.has_head = answer->has_head};
+		image->note =
+			(struct filenote){.mtime_ns = filenote_ns(&answer->answer.stat.st_mtim),
+					  .size = (uint64_t)answer->answer.stat.st_size,
+					  .has_head = answer->has_head};
 		memcpy(image->note.head, answer->head, sizeof(image->note.head));
 		image->suid_mount = answer->suid_mount;
 		image->copied = answer->copied;
@@ -188,12 +199,17 @@ static void on_opened(void *arg, const struct opener_reply *answer, int fd)
 		images->settled(images->arg);
 }
 
-static void ask_opener(struct image *image, const struct file_request *file, int root_fd, int mapped_fd)
+static void ask_opener(struct image *image, const struct file_request *file, int root_fd,
+		       int mapped_fd)
 {
 	struct openings *openings = image->images->openings;
-	const struct opening_request request = {.cred = image->cred, .file = file, .max_copy = OPENING_MAX_COPY,
-						.root_fd = root_fd, .mapped_fd = mapped_fd};
-	int r = openings ? opening_start(openings, &request, on_opened, image, &image->opening) : -ENOSYS;
+	const struct opening_request request = {.cred = image->cred,
+						.file = file,
+						.max_copy = OPENING_MAX_COPY,
+						.root_fd = root_fd,
+						.mapped_fd = mapped_fd};
+	int r = openings ? opening_start(openings, &request, on_opened, image, &image->opening)
+			 : -ENOSYS;
 
 	if (r < 0)
 		failed(image, strerror(-r), r != -ENOSYS);
@@ -210,8 +226,8 @@ static void look_free(struct look *look)
 }
 
 /*
- * The mapping itself names the file, whatever has become of its path; needs a capability. O_PATH: nothing is opened, so no
- * file system can hang it, and no right is used.
+ * The mapping itself names the file, whatever has become of its path; needs a capability. O_PATH:
+ * nothing is opened, so no file system can hang it, and no right is used.
  */
 static void look_run(struct reader_job *job)
 {
@@ -255,12 +271,14 @@ static void look_hangs(struct reader_job *job)
 		look_end(look, -1);
 }
 
-static bool look_begin(struct image *image, const struct image_request *q, const struct file_request *file)
+static bool look_begin(struct image *image, const struct image_request *q,
+		       const struct file_request *file)
 {
 	struct readers *readers = image->images->readers;
 	struct look *look;
 
-	if (!readers || image->images->map_files_refused || q->proc_dirfd < 0 || !readers_may(readers, image->cred->uid))
+	if (!readers || image->images->map_files_refused || q->proc_dirfd < 0 ||
+	    !readers_may(readers, image->cred->uid))
 		return false;
 	look = calloc(1, sizeof(*look));
 	if (!look)
@@ -275,8 +293,8 @@ static bool look_begin(struct image *image, const struct image_request *q, const
 		look_free(look);
 		return false;
 	}
-	(void)snprintf(look->name, sizeof(look->name), "map_files/%llx-%llx", (unsigned long long)q->start,
-		       (unsigned long long)q->end);
+	(void)snprintf(look->name, sizeof(look->name), "map_files/%llx-%llx",
+		       (unsigned long long)q->start, (unsigned long long)q->end);
 	look->image = image;
 	image->look = look;
 	readers_submit(readers, &look->job);
@@ -285,8 +303,11 @@ static bool look_begin(struct image *image, const struct image_request *q, const
 
 static void ask(struct image *image, const struct image_request *q)
 {
-	struct file_request file = {
-		.kind = FILE_REQUEST_OBJECT, .maj = q->key.maj, .min = q->key.min, .ino = q->key.ino, .pid = q->pid};
+	struct file_request file = {.kind = FILE_REQUEST_OBJECT,
+				    .maj = q->key.maj,
+				    .min = q->key.min,
+				    .ino = q->key.ino,
+				    .pid = q->pid};
 
 	free(take_ptr(image->why));
 	image->unanswered = false;
@@ -364,7 +385,8 @@ bool image_is_opening(const struct image *image)
 
 const char *image_missing(const struct image *image)
 {
-	return image->fd < 0 && !image_is_opening(image) ? image->why ? image->why : "out of memory" : NULL;
+	return image->fd < 0 && !image_is_opening(image) ? image->why ? image->why : "out of memory"
+							 : NULL;
 }
 
 bool image_is_unanswered(const struct image *image)
@@ -375,7 +397,8 @@ bool image_is_unanswered(const struct image *image)
 bool image_is_due(const struct image *image)
 {
 	/* While a worker hangs in it, another one would, too, and then the user has none left. */
-	return image_is_unanswered(image) && io_now_ns() - image->tried_ns >= DUE_NS << (image->tries - 1) &&
+	return image_is_unanswered(image) &&
+	       io_now_ns() - image->tried_ns >= DUE_NS << (image->tries - 1) &&
 	       !openings_hang(image->images->openings, image->cred->uid);
 }
 

@@ -2,8 +2,9 @@
 /*
  *	request ─► the descriptor is looked at, on a thread ─► the scan makes it a member and reads it ─► its proof ─► answer
  *
- * A requester who is no administrator passes /proc/PID/maps as he opened it: that is his own right. The proof of a member is asked of the
- * kernel as of all that come to a user's target later (daemon/target/proof.c), since it is of the program that runs then.
+ * A requester who is no administrator passes /proc/PID/maps as he opened it: that is his own right.
+ * The proof of a member is asked of the kernel as of all that come to a user's target later
+ * (daemon/target/proof.c), since it is of the program that runs then.
  */
 #include "daemon/target/join.h"
 
@@ -23,7 +24,8 @@
 struct join {
 	struct reader_job job; /* first */
 	TAILQ_ENTRY(join) link;
-	struct target *target; /* NULL: it is answered, and out of the list; its thread is not back */
+	/* NULL: it is answered, and out of the list; its thread is not back */
+	struct target *target;
 	struct proc proc;
 	uid_t uid;
 	int maps_fd; /* -1: an administrator's */
@@ -90,7 +92,8 @@ static void done(struct reader_job *job)
 	else if (!proc_alive(&join->proc))
 		answer(join, TARGET_E_GONE, "no such process: it has just ended");
 	else
-		answer(join, TARGET_E_NOT_PERMITTED, "the descriptor is not of its /proc/PID/maps, or it has executed another program");
+		answer(join, TARGET_E_NOT_PERMITTED,
+		       "the descriptor is not of its /proc/PID/maps, or it has executed another program");
 }
 
 /* ---- what the scan does */
@@ -137,7 +140,8 @@ static void look(struct join *join)
 		answer(join, TARGET_E_GONE, "no such process: it has just ended");
 	} else if (member->proof == PROOF_REFUSED) {
 		member_end(member, clock_raw_ns());
-		answer(join, TARGET_E_NOT_PERMITTED, "the kernel does not let the target's owner look into it");
+		answer(join, TARGET_E_NOT_PERMITTED,
+		       "the kernel does not let the target's owner look into it");
 	} else if (member->proof == PROOF_GIVEN) {
 		answer(join, 0, NULL);
 	}
@@ -173,17 +177,23 @@ static int check_target(const struct target *target, char *why, size_t size)
 {
 	if (target->targets->stopping)
 		return refusal(why, size, TARGET_E_STOPPING, "tracerd is stopping");
-	if (target->scope != TARGET_PROCESS || target_is_implicit(target) || target->state != TARGET_ARMED)
-		return refusal(why, size, TARGET_E_BAD, "%s is no armed target of processes", target->name);
+	if (target->scope != TARGET_PROCESS || target_is_implicit(target) ||
+	    target->state != TARGET_ARMED)
+		return refusal(why, size, TARGET_E_BAD, "%s is no armed target of processes",
+			       target->name);
 	if (target->backend != &backend_sample)
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "several processes are one target by samples only, and %s is recorded by %s",
-			       target->name, target->backend->name);
+		return refusal(
+			why, size, TARGET_E_UNSUPPORTED,
+			"several processes are one target by samples only, and %s is recorded by %s",
+			target->name, target->backend->name);
 	if (target->n_joins >= JOINS_MAX)
-		return refusal(why, size, TARGET_E_BUSY, "too many processes are about to join %s", target->name);
+		return refusal(why, size, TARGET_E_BUSY, "too many processes are about to join %s",
+			       target->name);
 	return 0;
 }
 
-static int check_process(struct join *join, const struct target_request *req, char *why, size_t size)
+static int check_process(struct join *join, const struct target_request *req, char *why,
+			 size_t size)
 {
 	struct target *target = join->target;
 	int r = proc_open(req->pid, req->pidfd, &join->proc);
@@ -194,9 +204,11 @@ static int check_process(struct join *join, const struct target_request *req, ch
 	if (r != 0)
 		return r;
 	if (!target->owner_admin && join->uid != target->uid)
-		return refusal(why, size, TARGET_E_NOT_PERMITTED, "owned by uid %u%s: not of the user of %s", (unsigned int)join->uid,
+		return refusal(why, size, TARGET_E_NOT_PERMITTED,
+			       "owned by uid %u%s: not of the user of %s", (unsigned int)join->uid,
 			       join->uid ? "" : ", or not dumpable", target->name);
-	if (target_has(target, join->proc.pid, join->proc.start_time) && member_find(target, join->proc.pid))
+	if (target_has(target, join->proc.pid, join->proc.start_time) &&
+	    member_find(target, join->proc.pid))
 		return refusal(why, size, TARGET_E_EXISTS, "a process of %s already", target->name);
 	return 0;
 }
@@ -213,12 +225,14 @@ static int start(struct join *join, char *why, size_t size)
 		return 0;
 	join->job = (struct reader_job){.run = run, .done = done};
 	if (!work_queue_read(target, &join->job))
-		return refusal(why, size, TARGET_E_BUSY, "all threads that may read processes of its user hang in other ones");
+		return refusal(
+			why, size, TARGET_E_BUSY,
+			"all threads that may read processes of its user hang in other ones");
 	return 0;
 }
 
-int targets_join(struct target *target, const struct target_request *req, targets_joined_fn fn, void *arg, struct join **ret, char *why,
-		 size_t why_size)
+int targets_join(struct target *target, const struct target_request *req, targets_joined_fn fn,
+		 void *arg, struct join **ret, char *why, size_t why_size)
 {
 	struct join *join;
 	int r = check_target(target, why, why_size);
@@ -228,7 +242,8 @@ int targets_join(struct target *target, const struct target_request *req, target
 	join = calloc(1, sizeof(*join));
 	if (!join)
 		return refusal(why, why_size, -ENOMEM, "out of memory");
-	*join = (struct join){.target = target, .proc = PROC_INIT, .maps_fd = -1, .fn = fn, .arg = arg};
+	*join = (struct join){
+		.target = target, .proc = PROC_INIT, .maps_fd = -1, .fn = fn, .arg = arg};
 	r = check_process(join, req, why, why_size);
 	if (r == 0)
 		r = start(join, why, why_size);

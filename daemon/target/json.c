@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What targets report of themselves: the protocol's Target, their part of the status, their losses. */
+/*
+ * What targets report of themselves: the protocol's Target, their part of the status, their losses.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +24,8 @@ const char *target_state_name(enum target_state state)
 	return names[state];
 }
 
-static struct json_object *add_texts(struct json_object *o, const char *key, char *const *texts, size_t n)
+static struct json_object *add_texts(struct json_object *o, const char *key, char *const *texts,
+				     size_t n)
 {
 	struct json_object *list = json_add_new_array(o, key);
 
@@ -40,15 +43,23 @@ static void add_away(struct json_object *warnings, const struct target *target)
 	if (!target->away_ns)
 		return;
 	if (target->state == TARGET_ARMED)
-		(void)snprintf(text, sizeof(text), "the unit is not running: it is recorded again if it starts within %u s (exited_keep_s)",
-			       keep_s);
+		(void)snprintf(
+			text, sizeof(text),
+			"the unit is not running: it is recorded again if it starts within %u s (exited_keep_s)",
+			keep_s);
 	else
-		(void)snprintf(text, sizeof(text), "ended: the unit was gone for longer than %u s (exited_keep_s)", keep_s);
+		(void)snprintf(text, sizeof(text),
+			       "ended: the unit was gone for longer than %u s (exited_keep_s)",
+			       keep_s);
 	json_append_string(warnings, text);
 }
 
-/* What of all targets' losses is this one's. Which side-band records were lost nobody knows: the status has those. */
-static void add_lost(struct json_object *o, const struct target *target, const struct backend_stats *stats)
+/*
+ * What of all targets' losses is this one's. Which side-band records were lost nobody knows: the
+ * status has those.
+ */
+static void add_lost(struct json_object *o, const struct target *target,
+		     const struct backend_stats *stats)
 {
 	struct json_object *lost = json_add_new_object(o, "lost");
 
@@ -59,7 +70,10 @@ static void add_lost(struct json_object *o, const struct target *target, const s
 	json_add_uint(lost, "refused", target->refused);
 }
 
-/* Each back end that has something to say of its targets has a member of its name, null in others' targets. */
+/*
+ * Each back end that has something to say of its targets has a member of its name, null in others'
+ * targets.
+ */
 static void add_recordings(struct json_object *o, const struct target *target)
 {
 	for (size_t i = 0; i < BACKENDS; i++) {
@@ -110,7 +124,8 @@ struct json_object *target_to_json(struct target *target)
 	json_add_uint(o, "wait_min_ns", stats.wait_min_ns);
 	json_add_bool(o, "kernel", target->kernel_stacks);
 	json_add_uint(o, "armed_at", target->armed_unix_ns);
-	json_add_uint(o, "state_at", target->state_unix_ns ? target->state_unix_ns : target->armed_unix_ns);
+	json_add_uint(o, "state_at",
+		      target->state_unix_ns ? target->state_unix_ns : target->armed_unix_ns);
 	json_add_uint(o, "lookback_ns", stats.lookback_ns);
 	json_add_uint(o, "keep_ns", target->keep_ns);
 	if (stats.keep_short && stats.lookback_ns < target->keep_ns)
@@ -158,13 +173,15 @@ static void add_backends(const struct targets *targets, struct json_object *stat
 		if (!backends[i]->probe)
 			continue;
 		o = json_add_new_object(all, backends[i]->name);
-		json_add_bool(o, "available", backends[i]->probe(targets, &method, why, sizeof(why)));
+		json_add_bool(o, "available",
+			      backends[i]->probe(targets, &method, why, sizeof(why)));
 		json_add_string(o, "method", method);
 		json_add_string(o, "why", why);
 	}
 }
 
-int targets_status(const struct targets *targets, struct json_object *status, struct json_object *lack)
+int targets_status(const struct targets *targets, struct json_object *status,
+		   struct json_object *lack)
 {
 	struct json_object *o = json_add_new_object(status, "targets");
 

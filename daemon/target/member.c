@@ -19,7 +19,8 @@ static size_t bucket_of(pid_t pid)
 
 struct member *member_next(const struct targets *targets, pid_t pid, const struct member *after)
 {
-	struct member *member = after ? LIST_NEXT(after, by_pid) : LIST_FIRST(&targets->by_pid[bucket_of(pid)]);
+	struct member *member = after ? LIST_NEXT(after, by_pid)
+				      : LIST_FIRST(&targets->by_pid[bucket_of(pid)]);
 
 	while (member && member->pid != pid)
 		member = LIST_NEXT(member, by_pid);
@@ -77,19 +78,22 @@ size_t target_processes(const struct target *target, struct target_process *ret,
 		if (member->to_ns != UINT64_MAX || member->proof != PROOF_GIVEN)
 			continue;
 		if (n < room)
-			ret[n] = (struct target_process){.pid = member->pid, .start_time = member->start_time};
+			ret[n] = (struct target_process){.pid = member->pid,
+							 .start_time = member->start_time};
 		n++;
 	}
 	return n;
 }
 
-size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time,
+		      struct target **ret, size_t room)
 {
 	const struct member *member = NULL;
 	size_t n = 0;
 
 	while ((member = member_next(targets, pid, member)) != NULL && n < room)
-		if (member->start_time == start_time && !member->target->arming && member_is_first(member))
+		if (member->start_time == start_time && !member->target->arming &&
+		    member_is_first(member))
 			ret[n++] = member->target;
 	return n;
 }
@@ -137,8 +141,9 @@ static int member_new(struct target *target, pid_t pid, uint64_t from_ns, struct
 }
 
 /*
- * Targets of root may have processes of any user, since only administrators get their snapshots. A user's target may not: of
- * a process that has become another user's (a set-user-ID program) no file may be opened for the user who started it.
+ * Targets of root may have processes of any user, since only administrators get their snapshots. A
+ * user's target may not: of a process that has become another user's (a set-user-ID program) no
+ * file may be opened for the user who started it.
  */
 bool cred_is_of(const struct cred *cred, uid_t uid)
 {
@@ -152,10 +157,11 @@ void member_read_cred(struct member *member, int proc_dirfd)
 	struct cred *cred;
 
 	/*
-	 * An exec whose record has not come yet may have given the process the rights of a set-group-ID program. For a
-	 * user's target the old ones stay.
+	 * An exec whose record has not come yet may have given the process the rights of a
+	 * set-group-ID program. For a user's target the old ones stay.
 	 */
-	if ((of_user ? cred_read_plain(proc_dirfd, target->uid, &cred) : cred_read(proc_dirfd, &cred)) < 0)
+	if ((of_user ? cred_read_plain(proc_dirfd, target->uid, &cred)
+		     : cred_read(proc_dirfd, &cred)) < 0)
 		return;
 	if (member->cred)
 		(void)cred_unref(member->cred);
@@ -199,7 +205,8 @@ int proc_dir_open(pid_t pid)
 	return fd < 0 ? -errno : fd;
 }
 
-int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret)
+int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns,
+	       struct member **ret)
 {
 	_cleanup_close_ int own = -1;
 	struct member *member;
@@ -251,9 +258,13 @@ int member_fork(struct member *parent, pid_t pid, uint64_t at_ns)
 	struct member *member;
 	int r = member_copy(parent, pid, at_ns, &member);
 
-	/* It is what its parent is, with the same rights. One that hides now may have done so before. */
+	/*
+	 * It is what its parent is, with the same rights. One that hides now may have done so
+	 * before.
+	 */
 	if (r == 0 && (parent->proof != PROOF_GIVEN ||
-		       (!parent->target->owner_admin && proof_looks_closed(parent->pid, parent->target->uid))))
+		       (!parent->target->owner_admin &&
+			proof_looks_closed(parent->pid, parent->target->uid))))
 		proof_ask(member);
 	return r;
 }
@@ -367,7 +378,8 @@ int members_pids(const struct target *target, bool visible, pid_t **ret, size_t 
 	return 0;
 }
 
-bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t listed_ns, uint64_t at_ns, uint64_t deadline)
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t listed_ns,
+		   uint64_t at_ns, uint64_t deadline)
 {
 	struct member *member;
 
@@ -375,7 +387,8 @@ bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t 
 	TAILQ_FOREACH(member, &target->members, link)
 	{
 		/* Of one that was forked while the list was read it says nothing. */
-		if (member->to_ns != UINT64_MAX || member->from_ns >= listed_ns || pids_have(pids, n, member->pid))
+		if (member->to_ns != UINT64_MAX || member->from_ns >= listed_ns ||
+		    pids_have(pids, n, member->pid))
 			continue;
 		member_end(member, at_ns);
 		if (loop_is_over(deadline))

@@ -41,10 +41,15 @@ _Noreturn static void run(const char *path, int sock, pid_t parent)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || null < 0)
 		_exit(1);
-	/* Its socket may have that number already: dup2() would leave it to be closed by the exec. */
-	if (sock == OPENER_PROTOCOL_FD ? fcntl(sock, F_SETFD, 0) < 0 : dup2(sock, OPENER_PROTOCOL_FD) < 0)
+	/*
+	 * Its socket may have that number already: dup2() would leave it to be closed by the exec.
+	 */
+	if (sock == OPENER_PROTOCOL_FD ? fcntl(sock, F_SETFD, 0) < 0
+				       : dup2(sock, OPENER_PROTOCOL_FD) < 0)
 		_exit(1);
-	/* A worker that hangs must not hold the daemon's output; a sanitizer's report must be seen. */
+	/*
+	 * A worker that hangs must not hold the daemon's output; a sanitizer's report must be seen.
+	 */
 #ifdef SANITIZERS
 	for (int i = 0; i < 2; i++)
 #else

@@ -125,7 +125,8 @@ static void command(const struct openings *o, struct opener_command *c, int *fd)
 	ssize_t r = 0;
 
 	if (o->front_fd >= 0)
-		r = io_send_fds(o->front_fd, c, opener_command_size(c->n_groups), fd, fd ? 1 : 0, MSG_DONTWAIT);
+		r = io_send_fds(o->front_fd, c, opener_command_size(c->n_groups), fd, fd ? 1 : 0,
+				MSG_DONTWAIT);
 	if (r < 0)
 		log_debug("tracerd-open takes no command: %s", strerror((int)-r));
 }
@@ -184,7 +185,10 @@ static void send_next(struct worker *w)
 	sent = io_send_fds(w->sock, &q, sizeof(q), fds, n, MSG_DONTWAIT);
 	if (sent < 0)
 		log_debug("opener of uid %u: %s", (unsigned int)w->cred->uid, strerror((int)-sent));
-	/* The last to close a file may have to free all its blocks: the daemon lets go of it before the worker does. */
+	/*
+	 * The last to close a file may have to free all its blocks: the daemon lets go of it before
+	 * the worker does.
+	 */
 	close_fdp(&p->root_fd);
 	close_fdp(&p->mapped_fd);
 	close_fdp(&p->process_fd);
@@ -241,7 +245,8 @@ static bool make_room(struct openings *o, uid_t uid)
 	unsigned int own = 0;
 
 	LIST_FOREACH(w, &o->workers, entry) {
-		const bool is_idle = !w->stuck && TAILQ_EMPTY(&w->queue), is_own = w->cred->uid == uid;
+		const bool is_idle = !w->stuck && TAILQ_EMPTY(&w->queue),
+			   is_own = w->cred->uid == uid;
 
 		own += is_own;
 		if (is_idle)
@@ -290,7 +295,8 @@ static void enqueue(struct openings *o, struct cred *cred, struct opening *p)
 		return;
 	}
 	if (!w && !make_room(o, cred->uid)) {
-		refuse(p, "files of too many users, or with too many sets of this user's groups, are being opened");
+		refuse(p,
+		       "files of too many users, or with too many sets of this user's groups, are being opened");
 		return;
 	}
 	if (!w)
@@ -335,8 +341,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	o->timeouts++;
-	log_notice("a file of uid %u was not opened within %d s: its file system does not answer", (unsigned int)w->cred->uid,
-		   DEADLINE_S);
+	log_notice("a file of uid %u was not opened within %d s: its file system does not answer",
+		   (unsigned int)w->cred->uid, DEADLINE_S);
 	w->stuck = true; /* until its socket says that it has ended */
 	o->n_stuck++;
 	command(o, &c, NULL);
@@ -353,7 +359,8 @@ static void worker_ended(struct worker *w)
 		/* it could not take on the rights, nor could another */
 		w->busy = false;
 		while ((p = TAILQ_FIRST(&w->queue)) != NULL)
-			refuse(queue_take(p), "tracerd may not open files with this user's rights (CAP_SETUID, CAP_SETGID)");
+			refuse(queue_take(p),
+			       "tracerd may not open files with this user's rights (CAP_SETUID, CAP_SETGID)");
 	} else if (!w->stuck) {
 		w->stuck = true; /* it gets no more requests */
 		w->openings->n_stuck++;
@@ -366,7 +373,8 @@ static void worker_ended(struct worker *w)
 static bool is_sound(const struct worker *w, const struct opener_reply *a, ssize_t n, size_t n_fds)
 {
 	return n == sizeof(*a) && w->busy && a->id == w->request && n_fds == (a->found ? 1 : 0) &&
-	       memchr(a->answer.why, '\0', sizeof(a->answer.why)) && memchr(a->answer.path, '\0', sizeof(a->answer.path));
+	       memchr(a->answer.why, '\0', sizeof(a->answer.why)) &&
+	       memchr(a->answer.path, '\0', sizeof(a->answer.path));
 }
 
 static void on_answer(evutil_socket_t sock, short what, void *arg)
@@ -407,7 +415,8 @@ static void on_answer(evutil_socket_t sock, short what, void *arg)
 		(void)close_fd(fd);
 }
 
-static int opening_new(struct openings *o, const struct cred *cred, opening_fn fn, void *arg, struct opening **ret)
+static int opening_new(struct openings *o, const struct cred *cred, opening_fn fn, void *arg,
+		       struct opening **ret)
 {
 	unsigned int of_uid = 0;
 	struct opening *p;
@@ -430,7 +439,8 @@ static int opening_new(struct openings *o, const struct cred *cred, opening_fn f
 	return 0;
 }
 
-int opening_ask(struct openings *o, struct cred *cred, int process_fd, opening_fn fn, void *arg, struct opening **ret)
+int opening_ask(struct openings *o, struct cred *cred, int process_fd, opening_fn fn, void *arg,
+		struct opening **ret)
 {
 	struct opening *p;
 	int r = opening_new(o, cred, fn, arg, &p);
@@ -448,7 +458,8 @@ int opening_ask(struct openings *o, struct cred *cred, int process_fd, opening_f
 	return 0;
 }
 
-int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn, void *arg, struct opening **ret)
+int opening_start(struct openings *o, const struct opening_request *request, opening_fn fn,
+		  void *arg, struct opening **ret)
 {
 	struct opening *p;
 	int r = opening_new(o, request->cred, fn, arg, &p);
@@ -459,7 +470,8 @@ int opening_start(struct openings *o, const struct opening_request *request, ope
 	p->file = *request->file;
 	p->root_fd = request->root_fd >= 0 ? fcntl(request->root_fd, F_DUPFD_CLOEXEC, 3) : -1;
 	p->mapped_fd = request->mapped_fd >= 0 ? fcntl(request->mapped_fd, F_DUPFD_CLOEXEC, 3) : -1;
-	if ((request->root_fd >= 0 && p->root_fd < 0) || (request->mapped_fd >= 0 && p->mapped_fd < 0)) {
+	if ((request->root_fd >= 0 && p->root_fd < 0) ||
+	    (request->mapped_fd >= 0 && p->mapped_fd < 0)) {
 		opening_free(p);
 		return -EMFILE;
 	}
@@ -555,7 +567,8 @@ struct openings *openings_free(struct openings *o)
 	return NULL;
 }
 
-void openings_status(const struct openings *o, struct json_object *status, struct json_object *lacking)
+void openings_status(const struct openings *o, struct json_object *status,
+		     struct json_object *lacking)
 {
 	struct json_object *s = json_add_new_object(status, "opener"), *l;
 

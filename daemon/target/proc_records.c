@@ -24,7 +24,8 @@ union record {
 	struct perfabi_comm comm;
 	struct perfabi_task task;
 	struct perfabi_namespaces namespaces;
-	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 + sizeof(struct perfabi_sample_id)];
+	uint8_t bytes[sizeof(struct perfabi_mmap2) + PROC_PATH_MAX + 8 +
+		      sizeof(struct perfabi_sample_id)];
 };
 
 struct proc_records {
@@ -38,8 +39,10 @@ struct proc_records {
 /* Ends a record of `len` bytes with the trailer and hands it out. */
 static int emit(struct proc_records *p, uint32_t type, uint16_t misc, pid_t tid, size_t len)
 {
-	struct perfabi_sample_id id = {
-		.pid = (uint32_t)p->pid, .tid = (uint32_t)tid, .time = p->time, .id = SIDEBAND_LOG_ID};
+	struct perfabi_sample_id id = {.pid = (uint32_t)p->pid,
+				       .tid = (uint32_t)tid,
+				       .time = p->time,
+				       .id = SIDEBAND_LOG_ID};
 	size_t padded = ALIGN8(len);
 
 	memset(p->record.bytes + len, 0, padded - len);
@@ -178,14 +181,16 @@ static int read_namespaces(struct proc_records *p, int dirfd)
 
 		(void)snprintf(path, sizeof(path), "ns/%s", names[i]);
 		if (fstatat(dirfd, path, &st, 0) < 0)
-			return 0; /* not permitted, or it ended: no record rather than half of one */
+			/* not permitted, or it ended: no record rather than half of one */
+			return 0;
 		out->ns[i] = (struct perfabi_ns){.dev = st.st_dev, .ino = st.st_ino};
 	}
 	return emit(p, PERF_RECORD_NAMESPACES, 0, p->pid,
 		    sizeof(*out) + ARRAY_SIZE(names) * sizeof(struct perfabi_ns));
 }
 
-int proc_records_read(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, proc_records_fn fn, void *arg)
+int proc_records_read(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what,
+		      proc_records_fn fn, void *arg)
 {
 	struct proc_records *p;
 	int r = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records made from /proc: what the kernel would have reported of a process that was watched from its start. COMM and FORK of
- * each thread, NAMESPACES, MMAP2 of each executable mapping, all with one time stamp. Does not know who gets them.
+ * Records made from /proc: what the kernel would have reported of a process that was watched from
+ * its start. COMM and FORK of each thread, NAMESPACES, MMAP2 of each executable mapping, all with
+ * one time stamp. Does not know who gets them.
  */
 #pragma once
 
@@ -23,5 +24,5 @@ enum proc_records_what {
 };
 
 /* `tid`: that thread and the leader only; 0: all. 0, PROC_E_GONE, -errno. */
-int proc_records_read(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what, proc_records_fn fn,
-		  void *arg) _must_check_;
+int proc_records_read(int proc_dirfd, pid_t pid, pid_t tid, uint64_t time_ns, unsigned int what,
+		      proc_records_fn fn, void *arg) _must_check_;

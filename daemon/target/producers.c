@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Targets and producers, the processes that register event rings. A producer's process is a target from then on: where its user
- * has none of it, one is made that records nothing else (back end "events"). Rings belong to every target that their process
- * is a member of. Keeps no pointer to a producer: looks it up by process.
+ * Targets and producers, the processes that register event rings. A producer's process is a target
+ * from then on: where its user has none of it, one is made that records nothing else (back end
+ * "events"). Rings belong to every target that their process is a member of. Keeps no pointer to a
+ * producer: looks it up by process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -42,16 +43,18 @@ bool targets_record(const struct targets *targets)
 
 static bool is_of(const struct target *target, pid_t pid, uint64_t start_time)
 {
-	return target->scope == TARGET_PROCESS && target->proc.pid == pid && target->proc.start_time == start_time;
+	return target->scope == TARGET_PROCESS && target->proc.pid == pid &&
+	       target->proc.start_time == start_time;
 }
 
-struct target *targets_of_producer(const struct targets *targets, pid_t pid, uint64_t start_time, uid_t owner)
+struct target *targets_of_producer(const struct targets *targets, pid_t pid, uint64_t start_time,
+				   uid_t owner)
 {
 	struct target *target, *found = NULL;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (is_of(target, pid, start_time) && target->owner == owner && target->state != TARGET_EXITED &&
-		    (!found || target_is_implicit(found)))
+		if (is_of(target, pid, start_time) && target->owner == owner &&
+		    target->state != TARGET_EXITED && (!found || target_is_implicit(found)))
 			found = target;
 	return found;
 }
@@ -68,10 +71,15 @@ static uint64_t program_stack(const struct target *target)
 	return proc_stat_read(target->proc.dirfd, &stat) == 0 ? stat.stack : 0;
 }
 
-/* Its owner is the producer's user. Whom the kernel keeps from tracing the process, the target keeps out, too. */
+/*
+ * Its owner is the producer's user. Whom the kernel keeps from tracing the process, the target
+ * keeps out, too.
+ */
 static int implicit_new(struct targets *targets, struct producer *producer)
 {
-	const struct target_request request = {.scope = TARGET_PROCESS, .uid = producer_uid(producer), .stacks = STACKS_FP};
+	const struct target_request request = {.scope = TARGET_PROCESS,
+					       .uid = producer_uid(producer),
+					       .stacks = STACKS_FP};
 	_cleanup_(implicit_free) struct target *target = NULL;
 	struct member *member;
 	char why[80];
@@ -107,15 +115,19 @@ static int implicit_new(struct targets *targets, struct producer *producer)
 	return 0;
 }
 
-/* The next program of a process that has executed another one has the same target, with its triggers. */
+/*
+ * The next program of a process that has executed another one has the same target, with its
+ * triggers.
+ */
 static bool implicit_revive(struct targets *targets, const struct producer *producer)
 {
 	struct member *member;
 	struct target *target;
 
 	TAILQ_FOREACH(target, &targets->list, link)
-		if (is_of(target, producer_pid(producer), producer_start_time(producer)) && target_is_implicit(target) &&
-		    target->state == TARGET_EXITED && target->owner == producer_uid(producer))
+		if (is_of(target, producer_pid(producer), producer_start_time(producer)) &&
+		    target_is_implicit(target) && target->state == TARGET_EXITED &&
+		    target->owner == producer_uid(producer))
 			break;
 	if (!target || event_add(target->exit_event, NULL) < 0)
 		return false;
@@ -125,7 +137,8 @@ static bool implicit_revive(struct targets *targets, const struct producer *prod
 	target->suspended[0] = '\0';
 	while ((member = TAILQ_FIRST(&target->members)) != NULL)
 		(void)member_free(member);
-	if (member_add(target, target->proc.pid, target->proc.dirfd, clock_raw_ns(), &member) != 0) {
+	if (member_add(target, target->proc.pid, target->proc.dirfd, clock_raw_ns(),
+		       &member) != 0) {
 		target_exited(target, clock_raw_ns());
 		return false;
 	}
@@ -140,10 +153,12 @@ static void producer_came(struct targets *targets, struct producer *producer)
 	struct target *target;
 	int r;
 
-	target = targets_of_producer(targets, producer_pid(producer), producer_start_time(producer), producer_uid(producer));
+	target = targets_of_producer(targets, producer_pid(producer), producer_start_time(producer),
+				     producer_uid(producer));
 	if (target && target_is_implicit(target)) {
 		target->program_stack = program_stack(target);
-		target_refresh(target); /* it may be another program than before, with other rights */
+		/* it may be another program than before, with other rights */
+		target_refresh(target);
 	}
 	if (target && (!target_is_implicit(target) || target->state == TARGET_ARMED)) {
 		target_emit(target, NULL);
@@ -168,8 +183,9 @@ static bool has_living(const struct targets *targets, pid_t pid, uint64_t start_
 }
 
 /*
- * Whether it still is the program that registered. A program that has only hung up, as by closing all descriptors, goes on
- * writing. Of one that ends the memory is gone before the connection; where that cannot be seen, the pidfd tells its end.
+ * Whether it still is the program that registered. A program that has only hung up, as by closing
+ * all descriptors, goes on writing. Of one that ends the memory is gone before the connection;
+ * where that cannot be seen, the pidfd tells its end.
  */
 static bool program_goes_on(const struct target *target)
 {
@@ -190,7 +206,8 @@ void targets_producer_changed(struct targets *targets, struct producer *producer
 	{
 		if (!is_of(target, pid, start_time) || target->state == TARGET_EXITED)
 			continue;
-		if (target_is_implicit(target) && !has_living(targets, pid, start_time) && !program_goes_on(target))
+		if (target_is_implicit(target) && !has_living(targets, pid, start_time) &&
+		    !program_goes_on(target))
 			target_exited(target, clock_raw_ns());
 		else
 			target_emit(target, NULL);
@@ -204,7 +221,8 @@ void targets_producer_gone(struct targets *targets, struct producer *producer)
 	struct producer *other = NULL;
 	struct target *target, *next;
 
-	while ((other = producers_of(targets->producers, pid, start_time, other)) == producer && other)
+	while ((other = producers_of(targets->producers, pid, start_time, other)) == producer &&
+	       other)
 		;
 	if (other)
 		return;
@@ -225,7 +243,8 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
 	struct target *left[1];
 
 	if (target_is_implicit(target) && has_living(targets, pid, start_time)) {
-		(void)snprintf(why, why_size, "nobody armed it: it ends when its program unregisters");
+		(void)snprintf(why, why_size,
+			       "nobody armed it: it ends when its program unregisters");
 		return TARGET_E_BAD;
 	}
 	targets_disarm(targets, target);
@@ -246,10 +265,12 @@ int targets_release(struct targets *targets, struct target *target, char *why, s
 /* A process of a user's target may have become somebody else's: its rings are not for this user. */
 static bool may_have(const struct target *target, const struct producer *producer)
 {
-	return target->owner_admin || target->admin_only || producer_is_open_to(producer, target->owner);
+	return target->owner_admin || target->admin_only ||
+	       producer_is_open_to(producer, target->owner);
 }
 
-struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p)
+struct producer *target_next_producer(const struct target *target, const struct member **member,
+				      struct producer *p)
 {
 	const struct producers *ps = target->targets->producers;
 
@@ -278,7 +299,8 @@ static void sum(struct json_object *all, struct json_object *one)
 
 		if (json_object_is_type(value, json_type_object) && have)
 			sum(have, value);
-		else if (json_object_is_type(value, json_type_int) && have && strcmp(key, "registered_at") != 0)
+		else if (json_object_is_type(value, json_type_int) && have &&
+			 strcmp(key, "registered_at") != 0)
 			(void)json_object_int_inc(have, json_object_get_int64(value));
 	}
 }
@@ -300,13 +322,17 @@ int target_events_json(struct target *target, struct json_object **ret)
 			all = one;
 			continue;
 		}
-		if (producer_state(p) == PRODUCER_LIVE && strcmp(json_get_string(all, "state"), "live") != 0) {
-			/* The numbers are those of the live one: what ended ones left is not added. */
+		if (producer_state(p) == PRODUCER_LIVE &&
+		    strcmp(json_get_string(all, "state"), "live") != 0) {
+			/*
+			 * The numbers are those of the live one: what ended ones left is not added.
+			 */
 			all = one;
 			json_object_put(first);
 			continue;
 		}
-		if (producer_state(p) == PRODUCER_LIVE || strcmp(json_get_string(all, "state"), "live") != 0)
+		if (producer_state(p) == PRODUCER_LIVE ||
+		    strcmp(json_get_string(all, "state"), "live") != 0)
 			sum(all, one);
 		json_object_put(one);
 	}

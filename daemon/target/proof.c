@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which processes of a family its owner may see. The right to record one process is the kernel's answer to its client; a process that it
- * forks is the same program with the same rights. But what that executes, and what was there before, may be a set-user-ID program or
- * refuse to be looked at. Of each the kernel is asked again, by a worker of tracerd-open with the owner's rights (daemon/target/opening.h),
- * and until it says yes, nothing of that process is in a snapshot.
+ * Which processes of a family its owner may see. The right to record one process is the kernel's
+ * answer to its client; a process that it forks is the same program with the same rights. But what
+ * that executes, and what was there before, may be a set-user-ID program or refuse to be looked at.
+ * Of each the kernel is asked again, by a worker of tracerd-open with the owner's rights
+ * (daemon/target/opening.h), and until it says yes, nothing of that process is in a snapshot.
  *
- * The answer is of the program that runs when it comes. If that is another one, the kernel has reported its exec before: it shows nobody
- * a new memory map before that record.
+ * The answer is of the program that runs when it comes. If that is another one, the kernel has
+ * reported its exec before: it shows nobody a new memory map before that record.
  *
- * Administrators see all processes of their targets: all of these have their proof from the beginning.
+ * Administrators see all processes of their targets: all of these have their proof from the
+ * beginning.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,10 +47,14 @@ static void refuse(struct member *member)
 	held_free(member);
 	member->proof = PROOF_REFUSED;
 	if (!target_is_family(target) && !target->arming && member->to_ns == UINT64_MAX)
-		target_suspend(target, clock_raw_ns(), "records of execs may be missing, and the kernel does not let its user look into it now");
+		target_suspend(
+			target, clock_raw_ns(),
+			"records of execs may be missing, and the kernel does not let its user look into it now");
 	if (!target->refused++)
-		target_warn(target, "processes that it started are left out, since its user may not look into them, or they ended before the "
-				    "kernel was asked: lost.refused counts them");
+		target_warn(
+			target,
+			"processes that it started are left out, since its user may not look into them, or they ended before the "
+			"kernel was asked: lost.refused counts them");
 	joins_look(target);
 }
 
@@ -97,20 +103,23 @@ void proof_ask(struct member *member)
 		return;
 	member->proof = PROOF_ASKED;
 	dirfd = proc_dir_open(member->pid);
-	if (dirfd < 0 || !member->cred || !target->targets->openings || proc_stat_read(dirfd, &stat) < 0 ||
-	    stat.start_time != member->start_time) {
+	if (dirfd < 0 || !member->cred || !target->targets->openings ||
+	    proc_stat_read(dirfd, &stat) < 0 || stat.start_time != member->start_time) {
 		refuse(member);
 		return;
 	}
 	/* The kernel is asked of a thread that lives. */
-	if (proc_memory_path(dirfd, path) == 0 && path[0] && (living = openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
+	if (proc_memory_path(dirfd, path) == 0 && path[0] &&
+	    (living = openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
 		refuse(member);
 		return;
 	}
-	r = opening_ask(target->targets->openings, member->cred, living >= 0 ? living : dirfd, on_answer, member, &member->asking);
+	r = opening_ask(target->targets->openings, member->cred, living >= 0 ? living : dirfd,
+			on_answer, member, &member->asking);
 	if (r == 0)
 		return;
-	log_debug("%s: whether process %d may be seen: %s", target->name, (int)member->pid, strerror(-r));
+	log_debug("%s: whether process %d may be seen: %s", target->name, (int)member->pid,
+		  strerror(-r));
 	refuse(member);
 }
 
@@ -168,7 +177,10 @@ static int ask_again(struct member *member, uint64_t since_ns, uint64_t now_ns)
 	return proof_exec(unseen, now_ns, &present);
 }
 
-/* It has ended, and may have been something else at its end. Where there is no room to say since when, all of it may have. */
+/*
+ * It has ended, and may have been something else at its end. Where there is no room to say since
+ * when, all of it may have.
+ */
 static void doubt_end(struct member *member, uint64_t since_ns)
 {
 	struct member *unseen = member;

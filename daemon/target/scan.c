@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reads the processes of a target: who is in it, what their threads are, which files they map. For an arming, for a unit's
- * second look, and again where the kernel lost records.
+ * Reads the processes of a target: who is in it, what their threads are, which files they map. For
+ * an arming, for a unit's second look, and again where the kernel lost records.
  *
  *	arm	(list ─► join) ─► read ─► keep ─► the back end
  *	scan	 list  ─► join ─► read ─► keep ─► the back end's review
  *	resync	          join ─► read ─► keep ─► frozen recordings that wait for it go on
  *
- * list and read are the thread's. A member joins before it is read, so that the kernel reports what it maps meanwhile.
+ * list and read are the thread's. A member joins before it is read, so that the kernel reports what
+ * it maps meanwhile.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,15 +94,20 @@ static int read_entry(struct work *w, struct scan_entry *entry)
 	}
 	/* Events first, for the same reason that members join first. */
 	if (w->scan.follow)
-		r = sideband_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel, &entry->follow);
+		r = sideband_follow_open(entry->dirfd, w->scan.tid, w->scan.children, &w->cancel,
+					 &entry->follow);
 	if (r == -ENOENT || r == -ESRCH)
 		return PROC_E_GONE;
 	if (r < 0)
 		return r;
-	return proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns, w->scan.records, on_read, w);
+	return proc_records_read(entry->dirfd, entry->pid, w->scan.tid, w->scan.time_ns,
+				 w->scan.records, on_read, w);
 }
 
-/* The program runs there since the member joined: had it executed another one, the kernel would have reported it. */
+/*
+ * The program runs there since the member joined: had it executed another one, the kernel would
+ * have reported it.
+ */
 static int prove(const struct work *w)
 {
 	struct proc proc = PROC_INIT;
@@ -139,8 +145,12 @@ static int entries_result(struct work *w)
 		const struct scan_entry *entry = &w->scan.entries[i];
 		const bool is_closed = entry->result == -EACCES || entry->result == -EPERM;
 
-		/* One of many may have ended meanwhile, or be closed even to us, by a security module or a namespace. */
-		if (entry->result == 0 || (!is_needed(w->target, entry->pid) && (entry->result == PROC_E_GONE || is_closed))) {
+		/*
+		 * One of many may have ended meanwhile, or be closed even to us, by a security
+		 * module or a namespace.
+		 */
+		if (entry->result == 0 || (!is_needed(w->target, entry->pid) &&
+					   (entry->result == PROC_E_GONE || is_closed))) {
 			closed += is_closed;
 			continue;
 		}
@@ -170,7 +180,8 @@ static enum turn step_kept(struct work *w, uint64_t deadline)
 	struct target *target = w->target;
 	int r;
 
-	for (; w->scan.next_pid < w->scan.n_entries && !loop_is_over(deadline); w->scan.next_pid++) {
+	for (; w->scan.next_pid < w->scan.n_entries && !loop_is_over(deadline);
+	     w->scan.next_pid++) {
 		struct scan_entry *entry = &w->scan.entries[w->scan.next_pid];
 		struct member *member = member_find(target, entry->pid);
 
@@ -240,7 +251,8 @@ static enum turn step_was_read(struct work *w, uint64_t deadline)
 	if (r != 0 && w->what == WORK_ARM)
 		return arming_read_failed(w->target, r), TURN_END;
 	if (r != 0)
-		log_debug("%s: reading its processes: %s", w->target->name, r < 0 ? strerror(-r) : "it has ended");
+		log_debug("%s: reading its processes: %s", w->target->name,
+			  r < 0 ? strerror(-r) : "it has ended");
 	if (sideband_log_freeze(&w->log, &w->view) < 0) {
 		w->target->log.dropped += w->log.records;
 		if (w->what == WORK_ARM)
@@ -280,7 +292,8 @@ static enum turn read_entries(struct work *w)
 	if (w->what == WORK_ARM)
 		w->scan.maps_fd = take_fd(&target->arming->maps_fd);
 	w->scan.tid = target->scope == TARGET_THREAD ? target->tid : 0;
-	w->scan.follow = w->what != WORK_RESYNC && !sideband_events_running(target->targets->sideband);
+	w->scan.follow = w->what != WORK_RESYNC &&
+			 !sideband_events_running(target->targets->sideband);
 	w->scan.children = target->children;
 	sideband_log_init(&w->log, target->log.limit);
 	w->run = run_read;
@@ -310,7 +323,8 @@ static enum turn join_failed(struct work *w, int r)
 {
 	if (w->what == WORK_ARM)
 		return arming_read_failed(w->target, r), TURN_END;
-	log_debug("%s: looking at its members: %s", w->target->name, r < 0 ? strerror(-r) : "it has ended");
+	log_debug("%s: looking at its members: %s", w->target->name,
+		  r < 0 ? strerror(-r) : "it has ended");
 	/* Reads those that have joined in any case. */
 	return w->scan.n_entries > 0 ? read_entries(w) : TURN_END;
 }
@@ -322,7 +336,8 @@ static enum turn step_join(struct work *w, uint64_t deadline)
 {
 	const bool family = target_is_family(w->target);
 
-	if (!family && !members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.listed_ns, w->scan.time_ns, deadline)) {
+	if (!family && !members_leave(w->target, w->scan.pids, w->scan.n_pids, w->scan.listed_ns,
+				      w->scan.time_ns, deadline)) {
 		work_kick(w);
 		return TURN_LATER;
 	}
@@ -362,7 +377,10 @@ static enum turn step_family(struct work *w, uint64_t deadline)
 	return TURN_ON;
 }
 
-/* Who has been started by its processes; the processes that are found are among the roots of the next look. */
+/*
+ * Who has been started by its processes; the processes that are found are among the roots of the
+ * next look.
+ */
 static enum turn list_family(struct work *w)
 {
 	int r;
@@ -384,7 +402,10 @@ static enum turn list_family(struct work *w)
 	return TURN_THREAD;
 }
 
-/* Those that were asked for; of one that has ended the request is told when the others have been read. */
+/*
+ * Those that were asked for; of one that has ended the request is told when the others have been
+ * read.
+ */
 static void join_asked(struct work *w)
 {
 	pid_t pid;
@@ -393,7 +414,8 @@ static void join_asked(struct work *w)
 	while (joins_next(w->target, &pid, &dirfd)) {
 		r = join_one(w, pid, dirfd);
 		if (r != 0)
-			log_debug("%s: process %d does not join: %s", w->target->name, (int)pid, r < 0 ? strerror(-r) : "it has ended");
+			log_debug("%s: process %d does not join: %s", w->target->name, (int)pid,
+				  r < 0 ? strerror(-r) : "it has ended");
 	}
 }
 
@@ -424,7 +446,9 @@ static enum turn step_looked(struct work *w)
 {
 	struct target *target = w->target;
 
-	/* Who ended before the list was read is not in it: the record of that end is the target's. */
+	/*
+	 * Who ended before the list was read is not in it: the record of that end is the target's.
+	 */
 	sideband_events_drain(target->targets->sideband);
 	if (w->scan.cgroup.dirfd < 0 || cgroup_gone(&w->scan.cgroup)) {
 		unit_away(target);
@@ -436,7 +460,8 @@ static enum turn step_looked(struct work *w)
 	}
 	if (w->result == 0)
 		return begin_join(w);
-	log_debug("%s: looking at its members: %s", target->name, w->result < 0 ? strerror(-w->result) : "no cgroup");
+	log_debug("%s: looking at its members: %s", target->name,
+		  w->result < 0 ? strerror(-w->result) : "no cgroup");
 	return TURN_END;
 }
 
@@ -473,12 +498,16 @@ enum turn scan_begin_resync(struct work *w)
 	struct target *target = w->target;
 	struct member *member;
 
-	/* Dated back to the loss: for what has changed since, the kernel has records with their own time. */
+	/*
+	 * Dated back to the loss: for what has changed since, the kernel has records with their own
+	 * time.
+	 */
 	w->scan.time_ns = target->lost_ns;
 	w->scan.records = PROC_RECORDS_THREADS | PROC_RECORDS_MAPS;
 	TAILQ_FOREACH(member, &target->members, link)
 		if (member->to_ns == UINT64_MAX &&
-		    entry_add(w, member->pid, member->pid == target->proc.pid ? target->proc.dirfd : -1) < 0)
+		    entry_add(w, member->pid,
+			      member->pid == target->proc.pid ? target->proc.dirfd : -1) < 0)
 			break;
 	return read_entries(w);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What side-band records do to targets: each goes to the log of the targets that it is about; a mapping opens its file, a fork
- * into a unit adds a member, an exec may end an authority, an exit ends a thread.
+ * What side-band records do to targets: each goes to the log of the targets that it is about; a
+ * mapping opens its file, a fork into a unit adds a member, an exec may end an authority, an exit
+ * ends a thread.
  */
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
@@ -26,7 +27,8 @@ static bool has_file(const struct target *target, const struct perfabi_mmap2 *ma
 	for (size_t i = 0; i < target->n_images; i++) {
 		const struct image_key *k = image_key(target->images[i]);
 
-		if (k->ino == map->ino && k->maj == map->maj && k->min == map->min && !image_missing(target->images[i]))
+		if (k->ino == map->ino && k->maj == map->maj && k->min == map->min &&
+		    !image_missing(target->images[i]))
 			return true;
 	}
 	return false;
@@ -103,7 +105,8 @@ static int image_ask(struct target *target, pid_t pid, int dirfd, const struct p
 	if (!member)
 		return -ESRCH;
 	/* The pid may be another process's by now, with other rights. */
-	if (dirfd >= 0 && (proc_stat_read(dirfd, &stat) < 0 || stat.start_time != member->start_time))
+	if (dirfd >= 0 &&
+	    (proc_stat_read(dirfd, &stat) < 0 || stat.start_time != member->start_time))
 		request.proc_dirfd = dirfd = -1;
 	if (dirfd >= 0)
 		member_read_cred(member, dirfd);
@@ -117,7 +120,8 @@ static int image_ask(struct target *target, pid_t pid, int dirfd, const struct p
 	r = image_get(target->targets->images, &request, &image);
 	if (r < 0)
 		return r;
-	return member->proof == PROOF_GIVEN ? sideband_add_image(target, image) : proof_hold(member, image);
+	return member->proof == PROOF_GIVEN ? sideband_add_image(target, image)
+					    : proof_hold(member, image);
 }
 
 static void image_open(struct target *target, pid_t pid, const struct perfabi_mmap2 *map)
@@ -162,7 +166,8 @@ void sideband_keep(struct target *target, const struct perf_event_header *h)
 {
 	/* pid is the first field of it. */
 	if (h->type == PERF_RECORD_MMAP2)
-		image_open(target, (pid_t)((const struct perfabi_mmap2 *)(const void *)h)->pid, (const void *)h);
+		image_open(target, (pid_t)((const struct perfabi_mmap2 *)(const void *)h)->pid,
+			   (const void *)h);
 	if (keep(target, h) < 0)
 		target->log.dropped++;
 }
@@ -216,7 +221,9 @@ static struct member *on_exec(struct target *target, struct member *member, uint
 	member->threads = 1;
 	/* Had another thread executed it, the end of this one would have been the target's. */
 	if (target->scope == TARGET_THREAD && target->tid != member->pid) {
-		target_suspend(target, time, "its thread executed another program, and has the number of its process now: arm that");
+		target_suspend(
+			target, time,
+			"its thread executed another program, and has the number of its process now: arm that");
 		return NULL;
 	}
 	if (target->owner_admin) {
@@ -241,21 +248,26 @@ static void say_mapped(const struct member *member, const struct perfabi_mmap2 *
 	struct target *target = member->target;
 	const struct targets_callbacks *c = &target->targets->callbacks;
 
-	const struct target_mapping mapping = {
-		.pid = member->pid, .maj = m->maj, .min = m->min, .ino = m->ino, .start = m->addr, .end = m->addr + m->len};
+	const struct target_mapping mapping = {.pid = member->pid,
+					       .maj = m->maj,
+					       .min = m->min,
+					       .ino = m->ino,
+					       .start = m->addr,
+					       .end = m->addr + m->len};
 
 	if (c->mapped && !target->arming && member->proof == PROOF_GIVEN)
 		c->mapped(c->arg, target, &mapping);
 }
 
-static void on_member_record(struct target *target, struct member *member, const struct sideband_record *record)
+static void on_member_record(struct target *target, struct member *member,
+			     const struct sideband_record *record)
 {
 	const struct perf_event_header *h = record->header;
 	const struct perfabi_task *task = (const void *)h;
 
 	/* A target that nobody armed has no log. */
-	if (target->state != TARGET_ARMED || target_is_implicit(target) || record->time < member->from_ns ||
-	    out_of_scope(target, h))
+	if (target->state != TARGET_ARMED || target_is_implicit(target) ||
+	    record->time < member->from_ns || out_of_scope(target, h))
 		return;
 	if (is_exec(h)) {
 		member = on_exec(target, member, record->time);
@@ -263,7 +275,10 @@ static void on_member_record(struct target *target, struct member *member, const
 			return;
 	}
 	if (h->type == PERF_RECORD_MMAP2) {
-		/* Without exec permission it is data: such records come with the flag of a later option. */
+		/*
+		 * Without exec permission it is data: such records come with the flag of a later
+		 * option.
+		 */
 		if (!(((const struct perfabi_mmap2 *)(const void *)h)->prot & PROT_EXEC))
 			return;
 		image_open(target, member->pid, (const void *)h);
@@ -277,17 +292,22 @@ static void on_member_record(struct target *target, struct member *member, const
 		family_thread_began(member);
 	if (h->type == PERF_RECORD_EXIT)
 		family_thread_ended(member);
-	if (h->type == PERF_RECORD_EXIT && target->scope == TARGET_THREAD && task->tid == (uint32_t)target->tid)
+	if (h->type == PERF_RECORD_EXIT && target->scope == TARGET_THREAD &&
+	    task->tid == (uint32_t)target->tid)
 		target_exited(target, record->time);
 }
 
-/* Whether the member is what has the number now: a scan finds processes whose forks are still to be heard of. */
+/*
+ * Whether the member is what has the number now: a scan finds processes whose forks are still to be
+ * heard of.
+ */
 static bool is_still(const struct member *member)
 {
 	_cleanup_close_ int dirfd = proc_dir_open(member->pid);
 	struct proc_stat stat;
 
-	return dirfd >= 0 && proc_stat_read(dirfd, &stat) == 0 && stat.start_time == member->start_time;
+	return dirfd >= 0 && proc_stat_read(dirfd, &stat) == 0 &&
+	       stat.start_time == member->start_time;
 }
 
 /* A process that a member of a unit forked belongs to it, as the kernel put it into the cgroup. */
@@ -311,7 +331,10 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 			continue;
 		if (member_find(target, pid))
 			continue; /* the scan found it first */
-		/* It has its parent's maps, and the record says so: nothing is to be read from /proc. */
+		/*
+		 * It has its parent's maps, and the record says so: nothing is to be read from
+		 * /proc.
+		 */
 		if (member_fork(parents[i], pid, record->time) == 0)
 			(void)target_member_changed(target, pid);
 		else
@@ -319,7 +342,10 @@ static void on_fork(struct targets *targets, const struct sideband_record *recor
 	}
 }
 
-/* A number that another process gets is free: who had it has ended before, though nobody has looked yet. */
+/*
+ * A number that another process gets is free: who had it has ended before, though nobody has looked
+ * yet.
+ */
 static void end_former(struct targets *targets, pid_t pid, uint64_t time)
 {
 	struct member *members[MEMBER_UNITS_MAX];
@@ -328,7 +354,9 @@ static void end_former(struct targets *targets, pid_t pid, uint64_t time)
 	for (size_t i = 0; i < n; i++) {
 		struct target *target = members[i]->target;
 
-		/* One that a scan found before the record of its own fork came is another matter. */
+		/*
+		 * One that a scan found before the record of its own fork came is another matter.
+		 */
 		if (members[i]->from_ns >= time || is_still(members[i]))
 			continue;
 		member_end(members[i], time);

@@ -61,9 +61,11 @@ struct sideband_events {
 	sideband_fn fn;
 	void *arg;
 	LIST_HEAD(, source) sources;
-	LIST_HEAD(, source) dying; /* closed by a callback while callers on the stack still use them */
+	/* closed by a callback while callers on the stack still use them */
+	LIST_HEAD(, source) dying;
 	struct source *machine;    /* NULL: not running */
-	struct event *more;        /* the budget was over before all was drained, or a ring is not watched */
+	/* the budget was over before all was drained, or a ring is not watched */
+	struct event *more;
 	unsigned int busy;         /* the number of functions on the stack that use sources */
 	bool behind; /* the last drain had no time for all */
 	bool draining, counted;
@@ -103,7 +105,8 @@ void sideband_events_attr(struct perf_event_attr *ret)
 
 static void on_more(evutil_socket_t fd, short what, void *arg);
 
-int sideband_events_new(struct event_base *base, struct closer *closer, sideband_fn fn, void *arg, struct sideband_events **ret)
+int sideband_events_new(struct event_base *base, struct closer *closer, sideband_fn fn, void *arg,
+			struct sideband_events **ret)
 {
 	struct sideband_events *events = calloc(1, sizeof(*events));
 
@@ -173,9 +176,11 @@ static int pending_add(struct sideband_events *events, size_t n, uint64_t time, 
 	return 0;
 }
 
-static void dispatch(struct sideband_events *events, const struct perf_event_header *h, uint64_t time)
+static void dispatch(struct sideband_events *events, const struct perf_event_header *h,
+		     uint64_t time)
 {
-	const struct perfabi_task *task = (const void *)h; /* pid is the first field of all that follow */
+	/* pid is the first field of all that follow */
+	const struct perfabi_task *task = (const void *)h;
 	const struct perfabi_lost *lost = (const void *)h;
 	struct sideband_record record = {.header = h, .time = time};
 
@@ -215,7 +220,8 @@ size_t sideband_events_hold(uint8_t *buf, size_t used, uint64_t horizon)
 		const struct perf_event_header *h = (const void *)(buf + at);
 
 		size = h->size;
-		if (size < sizeof(*h) + sizeof(struct perfabi_sample_id) || sideband_log_time(h) <= horizon)
+		if (size < sizeof(*h) + sizeof(struct perfabi_sample_id) ||
+		    sideband_log_time(h) <= horizon)
 			continue;
 		memmove(buf + held, h, size);
 		held += size;
@@ -223,7 +229,8 @@ size_t sideband_events_hold(uint8_t *buf, size_t used, uint64_t horizon)
 	return held;
 }
 
-static size_t drain_ring(struct sideband_events *events, struct source *source, struct ring *ring, size_t used)
+static size_t drain_ring(struct sideband_events *events, struct source *source, struct ring *ring,
+			 size_t used)
 {
 	size_t n = ring_drain(ring, events->buf + used, events->room - used);
 
@@ -233,13 +240,14 @@ static size_t drain_ring(struct sideband_events *events, struct source *source, 
 }
 
 /*
- * The kernel reports lost records with the next record of that ring. It may be long until there is one, and what a target
- * mapped meanwhile would be missing. So after a ring was found full its counters are read. There may be tens of thousands:
- * false if the time is over before all are read.
+ * The kernel reports lost records with the next record of that ring. It may be long until there is
+ * one, and what a target mapped meanwhile would be missing. So after a ring was found full its
+ * counters are read. There may be tens of thousands: false if the time is over before all are read.
  */
 static bool report_lost(struct sideband_events *events, struct source *source, uint64_t deadline)
 {
-	struct perfabi_lost record_lost = {.header = {.type = PERF_RECORD_LOST, .size = sizeof(record_lost)}};
+	struct perfabi_lost record_lost = {
+		.header = {.type = PERF_RECORD_LOST, .size = sizeof(record_lost)}};
 	struct sideband_record record = {.header = &record_lost.header};
 	const size_t total = source->set.n_subjects * source->set.n_cpus;
 	uint64_t lost;
@@ -249,7 +257,8 @@ static bool report_lost(struct sideband_events *events, struct source *source, u
 		source->counting = 0;
 	}
 	while (source->n_counted < total) {
-		source->counting += eventset_lost_of(&source->set, source->read_format, source->n_counted, COUNT_AT_ONCE);
+		source->counting += eventset_lost_of(&source->set, source->read_format,
+						     source->n_counted, COUNT_AT_ONCE);
 		source->n_counted += COUNT_AT_ONCE;
 		if (source->n_counted < total && loop_is_over(deadline))
 			return false;
@@ -277,9 +286,9 @@ static struct source *next_full(struct sideband_events *events)
 }
 
 /*
- * Drains all rings once. Records of one CPU are in order; those of several must be put in order. A record that is newer than
- * the begin of the round waits for the next round, because an older one may come to a ring that has been read already (a
- * fork, and what its child did on another CPU).
+ * Drains all rings once. Records of one CPU are in order; those of several must be put in order. A
+ * record that is newer than the begin of the round waits for the next round, because an older one
+ * may come to a ring that has been read already (a fork, and what its child did on another CPU).
  */
 static bool drain_round(struct sideband_events *events, uint64_t deadline)
 {
@@ -294,7 +303,8 @@ static bool drain_round(struct sideband_events *events, uint64_t deadline)
 	for (at = 0; at < used;) {
 		const struct perf_event_header *h = (const void *)(events->buf + at);
 
-		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) && sideband_log_time(h) <= horizon) {
+		if (h->size >= sizeof(*h) + sizeof(struct perfabi_sample_id) &&
+		    sideband_log_time(h) <= horizon) {
 			if (pending_add(events, n, sideband_log_time(h), at) < 0)
 				events->lost++;
 			else
@@ -305,7 +315,8 @@ static bool drain_round(struct sideband_events *events, uint64_t deadline)
 	if (n > 1)
 		qsort(events->pending, n, sizeof(*events->pending), pending_cmp);
 	for (size_t i = 0; i < n; i++)
-		dispatch(events, (const void *)(events->buf + events->pending[i].offset), events->pending[i].time);
+		dispatch(events, (const void *)(events->buf + events->pending[i].offset),
+			 events->pending[i].time);
 	events->held = sideband_events_hold(events->buf, used, horizon);
 	/* Begins at the front after each, because the callback may close any of them. */
 	while ((source = next_full(events)) != NULL)
@@ -421,7 +432,8 @@ static int watch_next(struct watch *watch)
 
 		if (fd < 0)
 			continue;
-		watch->event = event_new(watch->source->events->base, fd, EV_READ | EV_PERSIST, on_readable, watch);
+		watch->event = event_new(watch->source->events->base, fd, EV_READ | EV_PERSIST,
+					 on_readable, watch);
 		if (watch->event && event_add(watch->event, NULL) == 0)
 			return 0;
 		if (watch->event)
@@ -483,7 +495,8 @@ static int source_open(const struct eventset_spec *spec, struct source **ret)
 static int source_begin(struct sideband_events *events, struct source *source)
 {
 	const struct timeval now = {0};
-	size_t need = source->set.ring_bytes + (events->machine ? events->machine->set.ring_bytes : 0);
+	size_t need =
+		source->set.ring_bytes + (events->machine ? events->machine->set.ring_bytes : 0);
 	int r;
 
 	source->watches = calloc(source->set.n_cpus, sizeof(*source->watches));
@@ -564,11 +577,14 @@ int sideband_events_restart(struct sideband_events *events)
 	return 0;
 }
 
-int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel, struct sideband_follow **ret)
+int sideband_follow_open(int proc_dirfd, pid_t tid, bool children, const atomic_bool *cancel,
+			 struct sideband_follow **ret)
 {
 	_cleanup_free_ pid_t *tids = NULL;
-	struct eventset_spec spec = {
-		.ring_bytes = TASK_RING_BYTES, .ring_bytes_min = 4096, .overwrite = false, .cancel = cancel};
+	struct eventset_spec spec = {.ring_bytes = TASK_RING_BYTES,
+				     .ring_bytes_min = 4096,
+				     .overwrite = false,
+				     .cancel = cancel};
 	struct source *source;
 	int r;
 

@@ -45,7 +45,8 @@ void sideband_log_fini(struct sideband_log *log)
 /* The ids of the trailer; records of a log have one. */
 static struct perfabi_sample_id *trailer(const struct perf_event_header *record)
 {
-	return (struct perfabi_sample_id *)((uintptr_t)record + record->size - sizeof(struct perfabi_sample_id));
+	return (struct perfabi_sample_id *)((uintptr_t)record + record->size -
+					    sizeof(struct perfabi_sample_id));
 }
 
 uint64_t sideband_log_time(const struct perf_event_header *record)
@@ -60,7 +61,9 @@ static int append(struct sideband_log *log, const struct perf_event_header *reco
 
 	if (!chunk || chunk->size - chunk->used < record->size) {
 		/* Most targets need a page; those that need much get it in few pieces. */
-		size_t size = log->bytes < CHUNK_MIN ? CHUNK_MIN : log->bytes < CHUNK_MAX ? log->bytes : CHUNK_MAX;
+		size_t size = log->bytes < CHUNK_MIN   ? CHUNK_MIN
+			      : log->bytes < CHUNK_MAX ? log->bytes
+						       : CHUNK_MAX;
 
 		if (size < record->size)
 			size = record->size;
@@ -99,7 +102,8 @@ int sideband_log_append(struct sideband_log *log, const struct perf_event_header
 int sideband_log_is_full(const struct sideband_log *log)
 {
 	/* Not again for each record when nothing more can be forgotten. */
-	return log->bytes > log->limit - log->limit / 8 && log->bytes - log->compacted_at > log->limit / 16;
+	return log->bytes > log->limit - log->limit / 8 &&
+	       log->bytes - log->compacted_at > log->limit / 16;
 }
 
 /* ---- compaction */
@@ -119,13 +123,15 @@ static void compaction_fini(struct compaction *c)
 	hashmap_fini(&c->maps);
 }
 
-static const struct perf_event_header *record_at(const struct hashmap *m, uint64_t owner, uint64_t id)
+static const struct perf_event_header *record_at(const struct hashmap *m, uint64_t owner,
+						 uint64_t id)
 {
 	return (const void *)(uintptr_t)hashmap_get(m, owner, id);
 }
 
 /* The newest wins. Records made from /proc come after those that the kernel wrote meanwhile. */
-static int put_newest(struct hashmap *m, uint64_t owner, uint64_t id, const struct perf_event_header *h)
+static int put_newest(struct hashmap *m, uint64_t owner, uint64_t id,
+		      const struct perf_event_header *h)
 {
 	const struct perf_event_header *old = record_at(m, owner, id);
 
@@ -162,7 +168,8 @@ static bool process_ended(const struct compaction *c, uint32_t pid, uint64_t tim
 {
 	/* A record after the leader's end: other threads lived on, or the number was reused. */
 	return thread_ended(c, pid, time) &&
-	       sideband_log_time(record_at(&c->last, 0, pid)) <= sideband_log_time(record_at(&c->exits, 0, pid));
+	       sideband_log_time(record_at(&c->last, 0, pid)) <=
+		       sideband_log_time(record_at(&c->exits, 0, pid));
 }
 
 static bool needed(const struct compaction *c, const struct perf_event_header *h)
@@ -195,7 +202,8 @@ static bool needed(const struct compaction *c, const struct perf_event_header *h
 	return tid == task->pid || !thread_ended(c, tid, time);
 }
 
-static int append_needed(const struct compaction *c, const struct sideband_log_block *block, struct sideband_log *fresh)
+static int append_needed(const struct compaction *c, const struct sideband_log_block *block,
+			 struct sideband_log *fresh)
 {
 	for (size_t at = 0; at < block->used;) {
 		const struct perf_event_header *h = (const void *)(block->chunk->data + at);
@@ -211,7 +219,8 @@ static int append_needed(const struct compaction *c, const struct sideband_log_b
 	return 0;
 }
 
-int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_ns, struct sideband_log *ret)
+int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_ns,
+			 struct sideband_log *ret)
 {
 	_cleanup_(compaction_fini) struct compaction c = {.oldest = oldest_ns};
 	struct sideband_log fresh;
@@ -219,7 +228,8 @@ int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_n
 
 	for (size_t i = 0; i < view->n_blocks; i++)
 		for (size_t at = 0; at < view->blocks[i].used;) {
-			const struct perf_event_header *h = (const void *)(view->blocks[i].chunk->data + at);
+			const struct perf_event_header *h =
+				(const void *)(view->blocks[i].chunk->data + at);
 
 			r = note(&c, h);
 			if (r < 0)
@@ -238,7 +248,8 @@ int sideband_log_compact(const struct sideband_log_view *view, uint64_t oldest_n
 	return 0;
 }
 
-int sideband_log_replace(struct sideband_log *log, const struct sideband_log_view *view, struct sideband_log *compact)
+int sideband_log_replace(struct sideband_log *log, const struct sideband_log_view *view,
+			 struct sideband_log *compact)
 {
 	const struct sideband_log_chunk *chunk = log->first;
 	size_t at = 0;
@@ -281,7 +292,8 @@ int sideband_log_freeze(const struct sideband_log *log, struct sideband_log_view
 		return -ENOMEM;
 	for (chunk = log->first; chunk; chunk = chunk->next) {
 		atomic_fetch_add(&chunk->refs, 1);
-		view.blocks[view.n_blocks++] = (struct sideband_log_block){.chunk = chunk, .used = chunk->used};
+		view.blocks[view.n_blocks++] =
+			(struct sideband_log_block){.chunk = chunk, .used = chunk->used};
 	}
 	*ret = view;
 	return 0;
@@ -289,13 +301,15 @@ int sideband_log_freeze(const struct sideband_log *log, struct sideband_log_view
 
 int sideband_log_view_join(struct sideband_log_view *view, struct sideband_log_view *from)
 {
-	struct sideband_log_block *bigger = reallocarray(view->blocks, view->n_blocks + from->n_blocks + 1, sizeof(*bigger));
+	struct sideband_log_block *bigger =
+		reallocarray(view->blocks, view->n_blocks + from->n_blocks + 1, sizeof(*bigger));
 
 	if (!bigger)
 		return -ENOMEM;
 	view->blocks = bigger;
 	if (from->n_blocks)
-		memcpy(view->blocks + view->n_blocks, from->blocks, from->n_blocks * sizeof(*bigger));
+		memcpy(view->blocks + view->n_blocks, from->blocks,
+		       from->n_blocks * sizeof(*bigger));
 	view->n_blocks += from->n_blocks;
 	view->records += from->records;
 	view->dropped += from->dropped;

@@ -13,7 +13,10 @@
 #include "daemon/target/backend.h"
 #include "daemon/target/target_internal.h"
 
-/* A log begins with the program and the libraries that matter for waits; the rest would add nothing. */
+/*
+ * A log begins with the program and the libraries that matter for waits; the rest would add
+ * nothing.
+ */
 #define FILES_MAX 8
 #define PROBE_SECONDS 20
 #define PROBE_CPU_SECONDS 10
@@ -44,7 +47,8 @@ static enum image_frames verdict(const struct target *target)
 
 		if (frames == IMAGE_FRAMES_UNKNOWN || frames == IMAGE_FRAMES_NOT_KEPT)
 			return frames;
-		if (frames == IMAGE_FRAMES_MOSTLY || (frames == IMAGE_FRAMES_KEPT && sum != IMAGE_FRAMES_MOSTLY))
+		if (frames == IMAGE_FRAMES_MOSTLY ||
+		    (frames == IMAGE_FRAMES_KEPT && sum != IMAGE_FRAMES_MOSTLY))
 			sum = frames;
 	}
 	return sum;
@@ -116,7 +120,8 @@ static void on_request(struct decoder *d, const struct file_request *request, vo
 
 static void take_answers(struct stackprobe *probe, const struct decoder_result *result)
 {
-	struct json_object *files = result && result->stats ? json_get_array(result->stats, "files") : NULL;
+	struct json_object *files = result && result->stats ? json_get_array(result->stats, "files")
+							    : NULL;
 	size_t n = files ? json_object_array_length(files) : 0;
 
 	for (size_t i = 0; i < n && i < probe->n_images; i++) {
@@ -182,13 +187,15 @@ static void collect(struct stackprobe *probe)
 	{
 		if (files_are_opening(target))
 			continue;
-		for (size_t i = 0; target->probe_waits && i < target->n_images && i < FILES_MAX; i++) {
+		for (size_t i = 0; target->probe_waits && i < target->n_images && i < FILES_MAX;
+		     i++) {
 			struct image *image = target->images[i];
 			bool have = false;
 
 			for (size_t k = 0; k < probe->n_images; k++)
 				have = have || probe->images[k] == image;
-			if (have || image_frames(image) != IMAGE_FRAMES_UNKNOWN || image_fd(image) < 0)
+			if (have || image_frames(image) != IMAGE_FRAMES_UNKNOWN ||
+			    image_fd(image) < 0)
 				continue;
 			if (probe->n_images == 0)
 				probe->uid = target_uid(target);
@@ -223,7 +230,8 @@ static int run(struct stackprobe *probe)
 		.idle = true,
 		.drop_privilege = true,
 	};
-	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_request = on_request,
+							   .on_end = on_end};
 	struct timeval timeout = {.tv_sec = PROBE_SECONDS};
 	struct pollfd fds[DECODER_N_FDS];
 	struct json_object *job;
@@ -233,7 +241,8 @@ static int run(struct stackprobe *probe)
 	for (size_t i = 0; i < probe->n_images; i++)
 		files[i] = image_fd(probe->images[i]);
 	job = job_new(probe->n_images);
-	r = decoder_start(&options, job, files, probe->n_images, &callbacks, probe, &probe->decoder);
+	r = decoder_start(&options, job, files, probe->n_images, &callbacks, probe,
+			  &probe->decoder);
 	(void)json_object_put(job);
 	if (r < 0)
 		return r;
@@ -241,7 +250,8 @@ static int run(struct stackprobe *probe)
 	for (size_t i = 0; i < DECODER_N_FDS; i++) {
 		if (fds[i].fd < 0)
 			continue;
-		probe->events[i] = event_new(probe->targets->base, fds[i].fd, EV_READ | EV_PERSIST, on_ready, probe);
+		probe->events[i] = event_new(probe->targets->base, fds[i].fd, EV_READ | EV_PERSIST,
+					     on_ready, probe);
 		if (!probe->events[i] || event_add(probe->events[i], NULL) < 0)
 			return -ENOMEM;
 	}
@@ -283,8 +293,8 @@ int stackprobe_new(struct targets *targets, struct stackprobe **ret)
 		free(probe);
 		return -ENOMEM;
 	}
-	probe->missing = decoder_find(targets->config->decoder ? targets->config->decoder : "", probe->program,
-				      sizeof(probe->program));
+	probe->missing = decoder_find(targets->config->decoder ? targets->config->decoder : "",
+				      probe->program, sizeof(probe->program));
 	*ret = probe;
 	return 0;
 }

@@ -62,7 +62,8 @@ void target_clear_notes(struct target *target)
 	notes_clear(target->why, &target->n_why);
 	notes_clear(target->warnings, &target->n_warnings);
 	if (!sideband_events_running(target->targets->sideband))
-		target_warn(target, "no machine-wide side-band events (%s): events on its tasks instead",
+		target_warn(target,
+			    "no machine-wide side-band events (%s): events on its tasks instead",
 			    strerror(-target->targets->sideband_error));
 	if (target->n_closed)
 		target_warn_closed(target);
@@ -70,7 +71,10 @@ void target_clear_notes(struct target *target)
 
 void target_warn_closed(struct target *target)
 {
-	target_warn(target, "%zu of its processes may not be read: they are recorded without the names of their functions", target->n_closed);
+	target_warn(
+		target,
+		"%zu of its processes may not be read: they are recorded without the names of their functions",
+		target->n_closed);
 }
 
 const char *stacks_mode_name(enum stacks_mode mode)
@@ -100,8 +104,9 @@ void target_set_state(struct target *target, enum target_state state)
 
 	/* The edges of the picture in target.h. */
 	assert(target->state != state &&
-	       (events && target->state == TARGET_EXITED ? state == TARGET_ARMED
-							 : state != TARGET_ARMED && target->state != TARGET_EXITED));
+	       (events && target->state == TARGET_EXITED
+			? state == TARGET_ARMED
+			: state != TARGET_ARMED && target->state != TARGET_EXITED));
 	(*targets_state_count(target->targets, target->state))--;
 	if (events && target->state == TARGET_ARMED)
 		target->targets->n_events--;
@@ -129,7 +134,9 @@ static void end_recording(struct target *target, uint64_t at_ns)
 
 uint64_t target_history_lost(const struct target *target)
 {
-	const uint64_t lost = target->state == TARGET_ARMED ? sideband_events_lost(target->targets->sideband) : target->sideband_lost_end;
+	const uint64_t lost = target->state == TARGET_ARMED
+				      ? sideband_events_lost(target->targets->sideband)
+				      : target->sideband_lost_end;
 
 	return lost - target->sideband_lost_at;
 }
@@ -217,7 +224,8 @@ int target_watch(struct target *target)
 		return -ENOMEM;
 	if (target_scope_is_group(target->scope))
 		return 0;
-	target->exit_event = event_new(targets->base, target->proc.pidfd, EV_READ, on_pidfd, target);
+	target->exit_event =
+		event_new(targets->base, target->proc.pidfd, EV_READ, on_pidfd, target);
 	return target->exit_event && event_add(target->exit_event, NULL) == 0 ? 0 : -ENOMEM;
 }
 
@@ -236,7 +244,8 @@ void target_refresh(struct target *target)
 		if (member)
 			memcpy(member->comm, target->comm, sizeof(member->comm));
 	}
-	if (proc_exe_read(target->proc.dirfd, path, sizeof(path)) == 0 && (exe = strdup(path)) != NULL) {
+	if (proc_exe_read(target->proc.dirfd, path, sizeof(path)) == 0 &&
+	    (exe = strdup(path)) != NULL) {
 		free(target->exe);
 		target->exe = exe;
 	}
@@ -252,8 +261,8 @@ void target_recheck(struct target *target)
 		proof_recheck(target);
 		return;
 	}
-	if (target->state != TARGET_ARMED || !target->proc.pid || proc_strict_uid(target->proc.dirfd, &strict) < 0 ||
-	    strict == target->uid)
+	if (target->state != TARGET_ARMED || !target->proc.pid ||
+	    proc_strict_uid(target->proc.dirfd, &strict) < 0 || strict == target->uid)
 		return;
 	if (!proc_alive(&target->proc))
 		return; /* what was read may be of the next process with this pid */
@@ -283,11 +292,15 @@ void target_look(struct target *target)
 	}
 }
 
-/* Without the machine-wide events, which are the daemon's. Events on tasks are most of it: one for each thread and CPU. */
+/*
+ * Without the machine-wide events, which are the daemon's. Events on tasks are most of it: one for
+ * each thread and CPU.
+ */
 static size_t fds_held(const struct target *target)
 {
 	const struct member *member;
-	size_t n = OWN_FDS + target->n_images + (target->backend->fds ? target->backend->fds(target) : 0);
+	size_t n = OWN_FDS + target->n_images +
+		   (target->backend->fds ? target->backend->fds(target) : 0);
 
 	TAILQ_FOREACH(member, &target->members, link)
 		if (member->follow)
@@ -301,14 +314,16 @@ int target_charge_fds(struct target *target, size_t more)
 	int r;
 
 	quota_release(&target->charge_fds);
-	r = quota_charge(target->targets->quota, target->owner, QUOTA_FDS, fds_held(target) + more, &target->charge_fds);
+	r = quota_charge(target->targets->quota, target->owner, QUOTA_FDS, fds_held(target) + more,
+			 &target->charge_fds);
 	if (r != 0)
-		(void)!quota_charge_forced(target->targets->quota, target->owner, QUOTA_FDS, before, &target->charge_fds);
+		(void)!quota_charge_forced(target->targets->quota, target->owner, QUOTA_FDS, before,
+					   &target->charge_fds);
 	return r;
 }
 
-int target_new(struct targets *targets, const struct backend *backend, const struct target_request *req, struct target **ret,
-	       char *why, size_t why_size)
+int target_new(struct targets *targets, const struct backend *backend,
+	       const struct target_request *req, struct target **ret, char *why, size_t why_size)
 {
 	struct target *target = calloc(1, sizeof(*target));
 	int r;
@@ -329,8 +344,10 @@ int target_new(struct targets *targets, const struct backend *backend, const str
 	target->waits = req->waits;
 	target->kernel_stacks = req->kernel_stacks && req->admin;
 	if (backend->look_back)
-		target->keep_ns = req->keep_ns ? req->keep_ns : (uint64_t)targets->config->keep_ms * 1000000;
-	target->wait_min_ns = req->wait_min_ns ? *req->wait_min_ns : (uint64_t)targets->config->wait_min_us * 1000;
+		target->keep_ns = req->keep_ns ? req->keep_ns
+					       : (uint64_t)targets->config->keep_ms * 1000000;
+	target->wait_min_ns = req->wait_min_ns ? *req->wait_min_ns
+					       : (uint64_t)targets->config->wait_min_us * 1000;
 	target->children = req->children || target_scope_is_group(req->scope);
 	TAILQ_INIT(&target->members);
 	TAILQ_INIT(&target->joins);
@@ -462,7 +479,10 @@ bool target_visible(const struct target *target, uid_t uid, bool admin)
 	return admin || (target->owner == uid && !target->admin_only);
 }
 
-/* What children, or other processes, an administrator has recorded the kernel was not asked for any user. */
+/*
+ * What children, or other processes, an administrator has recorded the kernel was not asked for any
+ * user.
+ */
 bool target_is_admins(const struct target *target)
 {
 	return target->admin_only || (target->owner_admin && target_is_family(target));

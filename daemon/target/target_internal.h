@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target is made of, for the files of this room, the back ends and daemon/backend/capture.c, which freezes it.
- * Everybody else has daemon/target/target.h. No back end is known here by name: what it keeps is target->recording.
+ * What a target is made of, for the files of this room, the back ends and daemon/backend/capture.c,
+ * which freezes it. Everybody else has daemon/target/target.h. No back end is known here by name:
+ * what it keeps is target->recording.
  */
 #pragma once
 
@@ -36,11 +37,15 @@ struct work_queue;
 #define MEMBER_BUCKETS 1024
 #define MEMBER_UNITS_MAX 64 /* targets that one process can belong to */
 
-/* Whether a target's owner may see a process of it; asked of the kernel where he is no administrator. */
+/*
+ * Whether a target's owner may see a process of it; asked of the kernel where he is no
+ * administrator.
+ */
 enum proof {
 	PROOF_GIVEN,
 	PROOF_ASKED,   /* recorded, and in no snapshot before the answer */
-	PROOF_REFUSED, /* or unknown: it ended, or executed yet another program, before the answer */
+	/* or unknown: it ended, or executed yet another program, before the answer */
+	PROOF_REFUSED,
 };
 
 /* A process of a target, for as long as retained data may be of it. */
@@ -53,7 +58,8 @@ struct member {
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC_RAW; UINT64_MAX while it lives */
 	uint64_t threads;	 /* that live; 0: not known */
 	TAILQ_ENTRY(member) ending; /* while `ends` is not 0 */
-	unsigned int ends;	    /* looks that it may still take until it is seen to have ended */
+	/* looks that it may still take until it is seen to have ended */
+	unsigned int ends;
 	struct root *root; /* referenced; NULL if it could not be opened */
 	struct cred *cred; /* referenced; as last read; NULL if never */
 	enum proof proof;
@@ -69,14 +75,16 @@ struct member {
 struct resync_wait {
 	LIST_ENTRY(resync_wait) link;
 	/* Called once, out of the list. `log` has what was read again; NULL: nothing was. */
-	void (*done)(struct resync_wait *wait, const struct target *target, const struct sideband_log *log);
+	void (*done)(struct resync_wait *wait, const struct target *target,
+		     const struct sideband_log *log);
 };
 
 /* What daemon/target/work.c does for a target, the most urgent first. */
 enum target_work {
 	WORK_RESYNC = 1 << 0, /* the kernel lost records: /proc is read again */
 	WORK_REARM = 1 << 1,  /* its back end would record in another way */
-	WORK_SCAN = 1 << 2,   /* a unit: reads who is in it; after the events of its new control group are there */
+	/* a unit: reads who is in it; after the events of its new control group are there */
+	WORK_SCAN = 1 << 2,
 	WORK_FORGET = 1 << 3, /* its side-band log is nearly full, or its list of processes */
 	WORK_ARM = 1 << 4,
 };
@@ -96,7 +104,8 @@ struct target {
 		unsigned int looks; /* at once, since the last tick */
 	} watched;
 	char *unit;           /* as asked for */
-	uint64_t away_ns;     /* since when the control group is gone, CLOCK_MONOTONIC_RAW; 0: it is there */
+	/* since when the control group is gone, CLOCK_MONOTONIC_RAW; 0: it is there */
+	uint64_t away_ns;
 	char comm[PROC_COMM_MAX];
 	char *exe;
 	/* authority */
@@ -108,9 +117,11 @@ struct target {
 	bool kernel_stacks; /* asked for by an admin */
 	int kallsyms_fd;    /* as its client opened it, or -1 */
 	int kcore_fd;	    /* alike: of a trace of the kernel */
-	uint64_t keep_ns;   /* how far back its samples are to reach; 0: as far as the configured rings do */
+	/* how far back its samples are to reach; 0: as far as the configured rings do */
+	uint64_t keep_ns;
 	uint64_t wait_min_ns; /* shorter waits need no stacks; 0: all do */
-	bool children; /* a process that a member starts is one of the target's; of a group always */
+	/* a process that a member starts is one of the target's; of a group always */
+	bool children;
 	bool several;  /* others have joined it */
 	TAILQ_HEAD(, join) joins; /* that are under way */
 	size_t n_joins;
@@ -126,9 +137,11 @@ struct target {
 	TAILQ_HEAD(member_list, member) members;
 	size_t n_members, n_living;
 	size_t n_closed;   /* processes that may not be read */
-	uint64_t left_out; /* processes that it started and that are not recorded: there were too many */
+	/* processes that it started and that are not recorded: there were too many */
+	uint64_t left_out;
 	uint64_t refused;  /* entries of processes that its owner may not see */
-	size_t n_looked;   /* of those that he may see and that live: the next one to be looked at */
+	/* of those that he may see and that live: the next one to be looked at */
+	size_t n_looked;
 	struct sideband_log log;
 	struct image **images; /* referenced */
 	size_t n_images, images_room;
@@ -139,12 +152,14 @@ struct target {
 	/* work */
 	struct arming *arming; /* NULL: it is in the list */
 	unsigned int work;     /* that waits for its turn */
-	bool hanging;	       /* a thread that reads the process hangs, see daemon/base/readers.h */
+	/* a thread that reads the process hangs, see daemon/base/readers.h */
+	bool hanging;
 	LIST_HEAD(, resync_wait) waiting;
 	/* life */
 	struct event *exit_event; /* on the pidfd */
 	struct event *gone_event; /* the end of the grace time */
-	uint64_t program_stack;	  /* nobody armed it: where the stack of the program began that registered; 0: not known */
+	/* nobody armed it: where the stack of the program began that registered; 0: not known */
+	uint64_t program_stack;
 	uint64_t armed_unix_ns, armed_ns, ended_ns;
 	uint64_t state_unix_ns; /* since when it is in its state; 0: since it was armed */
 	char suspended[TARGET_WHY_MAX]; /* why, from ended_ns on; "": it was not */
@@ -175,7 +190,8 @@ struct targets {
 	void *machines[BACKENDS]; /* what each back end keeps of the machine */
 	struct openings *openings; /* borrowed; NULL: none (tests) */
 	struct sideband_events *sideband;
-	int sideband_error; /* why the machine-wide one does not run; 0 if it does or was not tried */
+	/* why the machine-wide one does not run; 0 if it does or was not tried */
+	int sideband_error;
 	struct images *images;
 	struct stackprobe *probe;
 	int cgroup_fd; /* the mount; -1 */
@@ -187,11 +203,12 @@ struct targets {
 
 /* ---- target.c */
 /*
- * Makes a target of what was asked for, without its process, or answers why its back end cannot: 0, TARGET_E_*, -errno.
- * Nothing is begun.
+ * Makes a target of what was asked for, without its process, or answers why its back end cannot: 0,
+ * TARGET_E_*, -errno. Nothing is begun.
  */
-int target_new(struct targets *targets, const struct backend *backend, const struct target_request *req, struct target **ret,
-	       char *why, size_t why_size) _must_check_;
+int target_new(struct targets *targets, const struct backend *backend,
+	       const struct target_request *req, struct target **ret, char *why,
+	       size_t why_size) _must_check_;
 /* Frees one that is in no list, half made or whole. */
 struct target *target_free(struct target *target);
 /* Makes its events: the exit, the end of the grace time. 0, -ENOMEM. */
@@ -216,13 +233,19 @@ void target_refresh(struct target *target);
 void target_recheck(struct target *target);
 /* The same once a second, cheaply. */
 void target_look(struct target *target);
-/* Charges the owner for the descriptors that the target has, and `more`. 0, QUOTA_E_EXCEEDED, -ENOMEM. */
+/*
+ * Charges the owner for the descriptors that the target has, and `more`. 0, QUOTA_E_EXCEEDED,
+ * -ENOMEM.
+ */
 int target_charge_fds(struct target *target, size_t more) _must_check_;
 
 /* ---- targets.c */
 /* Puts one that records into the list. */
 void targets_add(struct targets *targets, struct target *target);
-/* Side-band records were lost, none before `whole_ns`: reads /proc again for all targets that record. */
+/*
+ * Side-band records were lost, none before `whole_ns`: reads /proc again for all targets that
+ * record.
+ */
 void targets_resync(struct targets *targets, uint64_t whole_ns);
 /* CPUs went or came: side-band records of them are missing since then, and come again. */
 void targets_cpus_changed(struct targets *targets, uint64_t since_ns);
@@ -238,7 +261,10 @@ size_t *targets_state_count(struct targets *targets, enum target_state state);
 void lack_append(struct json_object *list, const char *what, const char *cost);
 
 /* ---- member.c */
-/* The next entry of the process `pid`, ended ones and those of all targets included; NULL: the first. */
+/*
+ * The next entry of the process `pid`, ended ones and those of all targets included; NULL: the
+ * first.
+ */
 struct member *member_next(const struct targets *targets, pid_t pid, const struct member *after);
 /* Whether no earlier entry of the target is of the same process. */
 bool member_is_first(const struct member *member);
@@ -249,16 +275,23 @@ bool member_known(const struct target *target, pid_t pid);
 /* The living members, of all targets, that are this process: their number, at most `room`. */
 size_t members_of(const struct targets *targets, pid_t pid, struct member **ret, size_t room);
 /* Adds a process: its records begin at `from_ns`. `proc_dirfd` -1: opened by pid. PROC_E_GONE. */
-int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns, struct member **ret) _must_check_;
+int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_ns,
+	       struct member **ret) _must_check_;
 /* Adds a process that a member forked; it may have ended by now. 0, -E2BIG, -ENOMEM. */
 int member_fork(struct member *parent, pid_t pid, uint64_t at_ns) _must_check_;
-/* Another entry of the same process from then on. 0, -E2BIG, -ENOMEM; the old one has ended in any case. */
+/*
+ * Another entry of the same process from then on. 0, -E2BIG, -ENOMEM; the old one has ended in any
+ * case.
+ */
 int member_replace(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
 /* One that has ended: what it was from then on is another entry, behind it. 0, -E2BIG, -ENOMEM. */
 int member_split(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
 /* Reads its rights on files; keeps the old ones where that fails. */
 void member_read_cred(struct member *member, int proc_dirfd);
-/* Whether files may be opened for the target with these rights: of a user's target with that user's only. */
+/*
+ * Whether files may be opened for the target with these rights: of a user's target with that user's
+ * only.
+ */
 bool cred_is_of(const struct cred *cred, uid_t uid);
 void member_end(struct member *member, uint64_t at_ns);
 struct member *member_free(struct member *member);
@@ -267,10 +300,17 @@ void members_end(struct target *target, uint64_t at_ns);
 void members_prune(struct target *target, uint64_t oldest_ns);
 /* Reports to the back end that a process has joined or left the target. */
 int target_member_changed(struct target *target, pid_t pid);
-/* Ends those that are not among `pids`, which are sorted and were read from `listed_ns` on. False: the deadline came first. */
-bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t listed_ns, uint64_t at_ns, uint64_t deadline);
-/* Those that have not ended, or only those of them that the owner may see; a new array. 0, -ENOMEM. */
-int members_pids(const struct target *target, bool visible, pid_t **ret, size_t *ret_n) _must_check_;
+/*
+ * Ends those that are not among `pids`, which are sorted and were read from `listed_ns` on. False:
+ * the deadline came first.
+ */
+bool members_leave(struct target *target, const pid_t *pids, size_t n, uint64_t listed_ns,
+		   uint64_t at_ns, uint64_t deadline);
+/*
+ * Those that have not ended, or only those of them that the owner may see; a new array. 0, -ENOMEM.
+ */
+int members_pids(const struct target *target, bool visible, pid_t **ret,
+		 size_t *ret_n) _must_check_;
 /* An O_PATH descriptor of /proc/PID, or -errno. */
 int proc_dir_open(pid_t pid);
 
@@ -285,7 +325,10 @@ bool target_has_work(const struct target *target, enum target_work what);
 /* The number of threads that hang in processes; whether this target's user may have one more. */
 size_t work_queue_hanging(const struct targets *targets);
 bool work_queue_may(const struct target *target);
-/* Has a job of somebody else's read this target's process; false: too many threads hang in those of its user. */
+/*
+ * Has a job of somebody else's read this target's process; false: too many threads hang in those of
+ * its user.
+ */
 struct reader_job;
 bool work_queue_read(const struct target *target, struct reader_job *job);
 /* Drops the work on a target that goes. */
@@ -299,7 +342,8 @@ bool targets_record(const struct targets *targets);
 /* "events" of T; *ret NULL: none of its processes is a producer. 0, -ENOMEM. */
 int target_events_json(struct target *target, struct json_object **ret) _must_check_;
 /* The next of a target's producers, member by member; both are NULL at first. */
-struct producer *target_next_producer(const struct target *target, const struct member **member, struct producer *p);
+struct producer *target_next_producer(const struct target *target, const struct member **member,
+				      struct producer *p);
 
 /* ---- family.c */
 /* Whether it can be more than one process: members come and go. */
@@ -315,7 +359,10 @@ void family_look(struct member *member);
 void family_on_ending(int fd, short what, void *arg);
 
 /* ---- unit.c */
-/* The control group of a unit may have changed: it is looked at now or, if that has come too often, at the next tick. */
+/*
+ * The control group of a unit may have changed: it is looked at now or, if that has come too often,
+ * at the next tick.
+ */
 void unit_look(struct target *target);
 /* A look at a unit has found no control group: it ends when that lasts. */
 void unit_away(struct target *target);
@@ -323,21 +370,42 @@ void unit_away(struct target *target);
 void unit_back(struct target *target, struct cgroup *cgroup);
 
 /* ---- proof.c */
-/* Of a user's target: nothing of the process is in a snapshot until the kernel says that the user may look into it. */
+/*
+ * Of a user's target: nothing of the process is in a snapshot until the kernel says that the user
+ * may look into it.
+ */
 void proof_ask(struct member *member);
-/* It has executed another program, of which nothing is proven. 0, -E2BIG, -ENOMEM: nobody records it any more. */
+/*
+ * It has executed another program, of which nothing is proven. 0, -E2BIG, -ENOMEM: nobody records
+ * it any more.
+ */
 int proof_exec(struct member *member, uint64_t at_ns, struct member **ret) _must_check_;
-/* The process has executed another program, or its entry goes: what is not known of it by now never will be. */
+/*
+ * The process has executed another program, or its entry goes: what is not known of it by now never
+ * will be.
+ */
 void proof_end(struct member *member);
-/* An image of its code, which is the target's with the proof. Takes the reference, whatever comes of it. 0, -errno. */
+/*
+ * An image of its code, which is the target's with the proof. Takes the reference, whatever comes
+ * of it. 0, -errno.
+ */
 int proof_hold(struct member *member, struct image *image) _must_check_;
-/* Records of execs may be missing since then: what runs is to be proven again, and what has ended cannot be. */
+/*
+ * Records of execs may be missing since then: what runs is to be proven again, and what has ended
+ * cannot be.
+ */
 void proof_again(struct target *target, uint64_t since_ns);
 /* Takes the proof back from processes that their user may not look into any more. */
 void proof_recheck(struct target *target);
-/* The same, once a second and cheaply, of some of them at a time: what one of them was is not known any more when it has ended. */
+/*
+ * The same, once a second and cheaply, of some of them at a time: what one of them was is not known
+ * any more when it has ended.
+ */
 void proof_look(struct target *target);
-/* Whether /proc is not its user's: it hides, or has no memory. One call; what it says is to be made sure of. */
+/*
+ * Whether /proc is not its user's: it hides, or has no memory. One call; what it says is to be made
+ * sure of.
+ */
 bool proof_looks_closed(pid_t pid, uid_t uid);
 
 /* ---- sideband.c */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * All targets together: the list, what they share (side-band events, images, back ends, the work queue), what is done to all
- * of them, and how one is found. The life of one is daemon/target/target.c.
+ * All targets together: the list, what they share (side-band events, images, back ends, the work
+ * queue), what is done to all of them, and how one is found. The life of one is
+ * daemon/target/target.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ static bool may_hide(const struct target *target)
 
 static bool is_watched(const struct target *target)
 {
-	return target->state == TARGET_ARMED && (target_scope_is_group(target->scope) || is_reviewed(target) || may_hide(target));
+	return target->state == TARGET_ARMED &&
+	       (target_scope_is_group(target->scope) || is_reviewed(target) || may_hide(target));
 }
 
 static void tick_needed(struct targets *targets)
@@ -113,7 +115,10 @@ void targets_resync(struct targets *targets, uint64_t whole_ns)
 	{
 		if (target_is_implicit(target))
 			continue;
-		/* An exec may be among what was lost, which ends what is proven: also before a suspension or an end that was not. */
+		/*
+		 * An exec may be among what was lost, which ends what is proven: also before a
+		 * suspension or an end that was not.
+		 */
 		proof_again(target, whole_ns);
 		if (target->state != TARGET_ARMED)
 			continue;
@@ -148,9 +153,11 @@ void targets_add(struct targets *targets, struct target *target)
 /* ---- surveys of rings */
 
 /* Whether a survey of `only`, or without it of all that this user may see, includes the target. */
-static bool is_surveyed(const struct target *target, const struct target *only, uid_t uid, bool admin)
+static bool is_surveyed(const struct target *target, const struct target *only, uid_t uid,
+			bool admin)
 {
-	return target->backend->survey && (only ? target == only : target_visible(target, uid, admin));
+	return target->backend->survey &&
+	       (only ? target == only : target_visible(target, uid, admin));
 }
 
 void targets_survey(struct targets *targets, struct target *only, uid_t uid, bool admin)
@@ -162,7 +169,8 @@ void targets_survey(struct targets *targets, struct target *only, uid_t uid, boo
 			target->backend->survey(target);
 }
 
-bool targets_surveying(const struct targets *targets, const struct target *only, uid_t uid, bool admin)
+bool targets_surveying(const struct targets *targets, const struct target *only, uid_t uid,
+		       bool admin)
 {
 	const struct target *target;
 
@@ -239,8 +247,8 @@ static void on_image_settled(void *arg)
 
 DEFINE_CLEANUP(struct targets *, targets_free)
 
-int targets_new(struct event_base *base, const struct config *config, struct quota *quota, struct hub *hub,
-		struct openings *openings, struct targets **ret)
+int targets_new(struct event_base *base, const struct config *config, struct quota *quota,
+		struct hub *hub, struct openings *openings, struct targets **ret)
 {
 	_cleanup_(targets_freep) struct targets *targets = NULL;
 	int r;
@@ -260,10 +268,12 @@ int targets_new(struct event_base *base, const struct config *config, struct quo
 	r = closer_new(base, &targets->closer);
 	if (r < 0)
 		return r;
-	r = images_new(base, targets->closer, config->images_max, openings, quota, on_image_settled, targets, &targets->images);
+	r = images_new(base, targets->closer, config->images_max, openings, quota, on_image_settled,
+		       targets, &targets->images);
 	if (r < 0)
 		return r;
-	r = sideband_events_new(base, targets->closer, sideband_on_record, targets, &targets->sideband);
+	r = sideband_events_new(base, targets->closer, sideband_on_record, targets,
+				&targets->sideband);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < BACKENDS; i++) {
@@ -364,7 +374,8 @@ static struct target *find_family(const struct targets *targets, pid_t pid, uid_
 	struct target *found = NULL;
 
 	while ((member = member_next(targets, pid, member)) != NULL)
-		if (target_is_family(member->target) && !member->target->arming && target_visible(member->target, uid, admin) &&
+		if (target_is_family(member->target) && !member->target->arming &&
+		    target_visible(member->target, uid, admin) &&
 		    (!found || member->target->id > found->id))
 			found = member->target;
 	return found;
@@ -388,12 +399,15 @@ struct target *targets_find(const struct targets *targets, const char *name, uid
 		return NULL;
 	/* The newest, but one that records before one that does not. */
 	TAILQ_FOREACH(target, &targets->list, link) {
-		if (target_scope_is_group(target->scope) || target->proc.pid != pid || !target_visible(target, uid, admin) ||
+		if (target_scope_is_group(target->scope) || target->proc.pid != pid ||
+		    !target_visible(target, uid, admin) ||
 		    (found && value_of(target) < value_of(found)))
 			continue;
 		/* another process had this pid, or records less: no rival */
-		other = found && value_of(target) == value_of(found) && target->proc.start_time == found->proc.start_time ?
-				found : NULL;
+		other = found && value_of(target) == value_of(found) &&
+					target->proc.start_time == found->proc.start_time
+				? found
+				: NULL;
 		found = target;
 	}
 	if (ret_other)

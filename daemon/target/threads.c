@@ -18,7 +18,8 @@ int threads_of(const pid_t *pids, size_t n_pids, pid_t **ret, size_t *ret_n)
 		pid_t *bigger;
 		size_t m;
 
-		if (proc_open(pids[i], -1, &proc) != 0 || proc_tasks_read(proc.dirfd, &tids, &m) < 0)
+		if (proc_open(pids[i], -1, &proc) != 0 ||
+		    proc_tasks_read(proc.dirfd, &tids, &m) < 0)
 			continue; /* it ended meanwhile */
 		if (n + m > PROC_TASKS_MAX)
 			return -E2BIG;

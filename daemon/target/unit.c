@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A unit that is stopped and started again: its control group goes, and another one comes under the same path. The target goes
- * on with that; what the old processes have left stays with it, as in a target that has exited.
+ * A unit that is stopped and started again: its control group goes, and another one comes under the
+ * same path. The target goes on with that; what the old processes have left stays with it, as in a
+ * target that has exited.
  */
 #include "common/base/raw_clock.h"
 #include "daemon/config.h"
@@ -9,7 +10,10 @@
 #include "daemon/target/target_internal.h"
 #include "daemon/target/unit_watch.h"
 
-/* Each look may open and close events on all CPUs, and the owner of a control group may make and remove it as often as he likes. */
+/*
+ * Each look may open and close events on all CPUs, and the owner of a control group may make and
+ * remove it as often as he likes.
+ */
 #define LOOKS_MAX 8
 
 void unit_look(struct target *target)
@@ -22,7 +26,8 @@ void unit_look(struct target *target)
 
 void unit_away(struct target *target)
 {
-	const uint64_t now = clock_raw_ns(), keep_ns = (uint64_t)target->targets->config->exited_keep_s * 1000000000u;
+	const uint64_t now = clock_raw_ns(),
+		       keep_ns = (uint64_t)target->targets->config->exited_keep_s * 1000000000u;
 
 	if (!target->away_ns) {
 		target->away_ns = now;
@@ -42,7 +47,10 @@ void unit_back(struct target *target, struct cgroup *cgroup)
 	cgroup->dirfd = -1;
 	target->away_ns = 0;
 	unit_watch_set(target->targets->unit_watch, target);
-	/* Its events first: what a process does between its joining and them would be drawn as sleep. */
+	/*
+	 * Its events first: what a process does between its joining and them would be drawn as
+	 * sleep.
+	 */
 	if (target->backend->review)
 		target->backend->review(target, false);
 	unit_look(target);

@@ -29,7 +29,8 @@ static bool is_of(const struct target *target, const struct inotify_event *ev)
 	if (ev->wd == target->watched.events)
 		return true;
 	/* Others come and go beside it. */
-	return ev->wd == target->watched.parent && ev->len && name && strcmp(ev->name, name + 1) == 0;
+	return ev->wd == target->watched.parent && ev->len && name &&
+	       strcmp(ev->name, name + 1) == 0;
 }
 
 static void on_event(struct unit_watch *watch, const struct inotify_event *ev)
@@ -37,7 +38,8 @@ static void on_event(struct unit_watch *watch, const struct inotify_event *ev)
 	struct target *target;
 
 	TAILQ_FOREACH(target, &watch->targets->list, link)
-		if (target->scope == TARGET_UNIT && target->state == TARGET_ARMED && is_of(target, ev))
+		if (target->scope == TARGET_UNIT && target->state == TARGET_ARMED &&
+		    is_of(target, ev))
 			unit_look(target);
 }
 
@@ -63,7 +65,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static int add(const struct unit_watch *watch, const struct target *target, const char *what, uint32_t mask)
+static int add(const struct unit_watch *watch, const struct target *target, const char *what,
+	       uint32_t mask)
 {
 	char path[64];
 	int wd;
@@ -71,7 +74,8 @@ static int add(const struct unit_watch *watch, const struct target *target, cons
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", target->cgroup.dirfd, what);
 	wd = inotify_add_watch(watch->fd, path, mask);
 	if (wd < 0)
-		log_debug("%s: its control group is looked at once a second: %s", target->name, strerror(errno));
+		log_debug("%s: its control group is looked at once a second: %s", target->name,
+			  strerror(errno));
 	return wd;
 }
 
@@ -101,7 +105,8 @@ static void drop(struct unit_watch *watch, int *wd)
 
 	*wd = -1;
 	if (old >= 0 && !is_needed(watch, old))
-		(void)inotify_rm_watch(watch->fd, old); /* the kernel has done so where the directory is gone */
+		/* the kernel has done so where the directory is gone */
+		(void)inotify_rm_watch(watch->fd, old);
 }
 
 void unit_watch_clear(struct unit_watch *watch, struct target *target)
@@ -121,7 +126,8 @@ int unit_watch_new(struct targets *targets, struct unit_watch **ret)
 	if (watch->fd < 0) {
 		log_debug("units are looked at once a second: %s", strerror(errno));
 	} else {
-		watch->event = event_new(targets->base, watch->fd, EV_READ | EV_PERSIST, on_readable, watch);
+		watch->event = event_new(targets->base, watch->fd, EV_READ | EV_PERSIST,
+					 on_readable, watch);
 		if (!watch->event || event_add(watch->event, NULL) < 0)
 			return unit_watch_free(watch), -ENOMEM;
 	}

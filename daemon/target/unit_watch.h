@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sees at once that the control group of a unit is made anew, and that its first process comes: at its next look otherwise, which is
- * up to a second later. What it misses costs that second and nothing else.
+ * Sees at once that the control group of a unit is made anew, and that its first process comes: at
+ * its next look otherwise, which is up to a second later. What it misses costs that second and
+ * nothing else.
  */
 #pragma once
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Work on targets that may take long: reading all threads and mappings of processes (daemon/target/scan.c), opening thousands
- * of events (the back end's jobs), going through a whole history. One target at a time, in steps: what touches targets is done
- * on the loop, a budget at a time; what may wait for the target or only takes time is done on a thread, on copies and
+ * Work on targets that may take long: reading all threads and mappings of processes
+ * (daemon/target/scan.c), opening thousands of events (the back end's jobs), going through a whole
+ * history. One target at a time, in steps: what touches targets is done on the loop, a budget at a
+ * time; what may wait for the target or only takes time is done on a thread, on copies and
  * descriptors of its own. A target may go at any step: what was opened for it is closed then.
  *
  *	arm	(scan) ─► the back end's arm ⇄ its job ─► armed
@@ -11,8 +12,8 @@
  *
  * Users take turns, so that one who arms a lot waits for himself.
  *
- * A process can hang whoever reads it, see daemon/base/readers.h: its work stays where it is, with a thread of its own. Other
- * work goes on; this work goes on after it when the thread comes back.
+ * A process can hang whoever reads it, see daemon/base/readers.h: its work stays where it is, with
+ * a thread of its own. Other work goes on; this work goes on after it when the thread comes back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,10 @@
 #include "daemon/target/backend.h"
 #include "daemon/target/work_internal.h"
 
-/* Opens no events while more than this wait to be closed: arming and disarming in turn must not use up descriptors. */
+/*
+ * Opens no events while more than this wait to be closed: arming and disarming in turn must not use
+ * up descriptors.
+ */
 #define CLOSING_FDS_MAX 4096
 #define CLOSING_RETRY_US 10000
 
@@ -287,8 +291,9 @@ static bool is_wanted(const struct work *w)
 {
 	if (!w->target)
 		return false;
-	return w->target->arming ? !w->target->arming->answer
-				 : w->target->state == TARGET_ARMED && !target_is_implicit(w->target);
+	return w->target->arming
+		       ? !w->target->arming->answer
+		       : w->target->state == TARGET_ARMED && !target_is_implicit(w->target);
 }
 
 static void end(struct work *w)
@@ -298,7 +303,10 @@ static void end(struct work *w)
 	reset(w);
 }
 
-/* Work that hung goes on when nothing else is under way, unless it would wait for other work that hangs. */
+/*
+ * Work that hung goes on when nothing else is under way, unless it would wait for other work that
+ * hangs.
+ */
 static bool take_back(struct work_queue *queue)
 {
 	struct work *w;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One piece of work on a target, for daemon/target/work.c, which decides whose turn it is, and daemon/target/scan.c, whose
- * steps read processes. What the thread touches is the work's own: the target may go at any time.
+ * One piece of work on a target, for daemon/target/work.c, which decides whose turn it is, and
+ * daemon/target/scan.c, whose steps read processes. What the thread touches is the work's own: the
+ * target may go at any time.
  */
 #pragma once
 
@@ -76,6 +77,9 @@ enum turn work_begin_arm(struct work *w);
 enum turn scan_begin(struct work *w);
 /* The first step where the kernel lost records. */
 enum turn scan_begin_resync(struct work *w);
-/* Whoever waits for lost records of the target waits no longer. `log` has what was read again; NULL: nothing was. */
+/*
+ * Whoever waits for lost records of the target waits no longer. `log` has what was read again;
+ * NULL: nothing was.
+ */
 void scan_resync_end(struct target *target, const struct sideband_log *log);
 void scan_fini(struct scan *scan, struct closer *closer);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Puts triggers into the control pages of producers. A page has one entry for each name, which triggers on the same region
- * share: it has their lowest threshold and shortest cooldown, and the daemon checks each hit against each trigger. The producer's
- * cooldown begins with any hit that it reports: where that is not one of all of them, it is so short that no other is kept back.
+ * Puts triggers into the control pages of producers. A page has one entry for each name, which
+ * triggers on the same region share: it has their lowest threshold and shortest cooldown, and the
+ * daemon checks each hit against each trigger. The producer's cooldown begins with any hit that it
+ * reports: where that is not one of all of them, it is so short that no other is kept back.
  */
 #include <errno.h>
 #include <string.h>
@@ -55,7 +56,10 @@ struct threshold *threshold_find(struct triggers *ts, const struct producer *pro
 	return NULL;
 }
 
-/* What the producer kept back was over the lowest threshold; whether over a higher one as well, nobody knows. */
+/*
+ * What the producer kept back was over the lowest threshold; whether over a higher one as well,
+ * nobody knows.
+ */
 static void threshold_sync(struct threshold *th)
 {
 	uint64_t now = producer_threshold_suppressed(th->page->producer, th->id), more;
@@ -103,7 +107,10 @@ static void want(struct wanted *w, const struct trigger *t)
 	w->of_thread |= target_tid(t->target) != 0;
 }
 
-/* Brings the entry to the lowest of what its triggers want, and of `t`, which is to become one of them. */
+/*
+ * Brings the entry to the lowest of what its triggers want, and of `t`, which is to become one of
+ * them.
+ */
 static int threshold_put(struct threshold *th, const struct trigger *t)
 {
 	struct wanted w = {.over_ns = UINT64_MAX, .cooldown_ns = UINT64_MAX};
@@ -120,7 +127,8 @@ static int threshold_put(struct threshold *th, const struct trigger *t)
 		w.cooldown_ns = TRIGGER_COOLDOWN_MIN_NS;
 	if (w.over_ns == th->over_ns && w.cooldown_ns == th->cooldown_ns)
 		return 0;
-	r = producer_threshold_set(th->page->producer, th->id, th->region, w.over_ns, w.cooldown_ns);
+	r = producer_threshold_set(th->page->producer, th->id, th->region, w.over_ns,
+				   w.cooldown_ns);
 	if (r < 0)
 		return r;
 	th->over_ns = w.over_ns;
@@ -192,7 +200,8 @@ static void unbind(struct binding *b)
 	if (LIST_EMPTY(&th->bindings))
 		threshold_free(th);
 	else if (threshold_put(th, NULL) < 0)
-		log_debug("threshold %u of pid %d stays as it was", th->id, (int)producer_pid(th->page->producer));
+		log_debug("threshold %u of pid %d stays as it was", th->id,
+			  (int)producer_pid(th->page->producer));
 }
 
 void trigger_unbind_all(struct trigger *t)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Hits: from a cause that a producer wrote to a snapshot, in the same turn of the loop. The freeze comes first; messages
- * and counts can wait.
+ * Hits: from a cause that a producer wrote to a snapshot, in the same turn of the loop. The freeze
+ * comes first; messages and counts can wait.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -61,8 +61,8 @@ void counts_add_json(const struct trigger_counts *counts, struct json_object *o)
 
 /* ---- reports */
 
-void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct cause *cause, struct snapshot *snapshot,
-		  enum suppressed why, uint64_t *reported_ns)
+void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct cause *cause,
+		    struct snapshot *snapshot, enum suppressed why, uint64_t *reported_ns)
 {
 	uint64_t now = clock_raw_ns();
 	char name[CAUSE_TRIGGER_MAX];
@@ -77,11 +77,14 @@ void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct
 	if (cause->kind == CAUSE_REGION || cause->kind == CAUSE_HIT)
 		cause_own_reason(cause);
 	if (why != NOT_SUPPRESSED)
-		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid, suppressed_names[why]);
+		log_debug("%s of pid %d: no snapshot: %s", cause->reason, (int)cause->pid,
+			  suppressed_names[why]);
 	else
-		log_info("snapshot %s of %s by %s: %s (pid %d, thread %u)", snapshot_id(snapshot), target,
+		log_info("snapshot %s of %s by %s: %s (pid %d, thread %u)", snapshot_id(snapshot),
+			 target,
 			 cause->trigger ? cause_trigger(name, cause->trigger) : "its producer",
-			 *cause->reason ? cause->reason : "no reason given", (int)cause->pid, cause->tid);
+			 *cause->reason ? cause->reason : "no reason given", (int)cause->pid,
+			 cause->tid);
 	if (!ts->c.hub)
 		return;
 	o = json_object_new_object();
@@ -95,10 +98,14 @@ void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct
 
 /* ---- snapshots */
 
-enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, uint64_t meant_raw_ns,
-				 bool admin, snapshot_done_fn done, void *arg, struct snapshot **ret)
+enum suppressed trigger_snapshot(struct triggers *ts, struct target *target,
+				 const struct cause *cause, uint64_t meant_raw_ns, bool admin,
+				 snapshot_done_fn done, void *arg, struct snapshot **ret)
 {
-	const struct snapshot_request request = {.uid = cause->uid, .admin = admin, .cause = cause, .asked_raw_ns = meant_raw_ns};
+	const struct snapshot_request request = {.uid = cause->uid,
+						 .admin = admin,
+						 .cause = cause,
+						 .asked_raw_ns = meant_raw_ns};
 	char why[200] = "";
 	int r;
 
@@ -127,13 +134,16 @@ static void on_done(struct snapshot *snapshot, void *arg)
 	t->running = false;
 }
 
-static void finish(struct trigger *t, struct cause *cause, struct snapshot *snapshot, enum suppressed why)
+static void finish(struct trigger *t, struct cause *cause, struct snapshot *snapshot,
+		   enum suppressed why)
 {
 	counts_add(&t->counts, why);
 	counts_add(&t->ts->counts, why);
 	if (snapshot)
-		(void)snprintf(t->last_snapshot, sizeof(t->last_snapshot), "%s", snapshot_id(snapshot));
-	trigger_report(t->ts, target_name(t->target), t->admin ? 0 : t->owner, cause, snapshot, why, &t->reported_ns);
+		(void)snprintf(t->last_snapshot, sizeof(t->last_snapshot), "%s",
+			       snapshot_id(snapshot));
+	trigger_report(t->ts, target_name(t->target), t->admin ? 0 : t->owner, cause, snapshot, why,
+		       &t->reported_ns);
 }
 
 static void take(struct trigger *t, struct cause *cause)
@@ -141,7 +151,8 @@ static void take(struct trigger *t, struct cause *cause)
 	struct snapshot *snapshot = NULL;
 	enum suppressed why;
 
-	why = trigger_snapshot(t->ts, t->target, cause, cause->end_raw_ns + t->after_ns, t->admin, on_done, t, &snapshot);
+	why = trigger_snapshot(t->ts, t->target, cause, cause->end_raw_ns + t->after_ns, t->admin,
+			       on_done, t, &snapshot);
 	if (why == NOT_SUPPRESSED) {
 		t->running = true;
 		trigger_limit_count(&t->limit, clock_raw_ns());
@@ -152,12 +163,16 @@ static void take(struct trigger *t, struct cause *cause)
 static int sleep_until_due(struct trigger *t, uint64_t now_ns)
 {
 	const uint64_t left_us = t->due_ns > now_ns ? (t->due_ns - now_ns + 999) / 1000 : 0;
-	const struct timeval tv = {.tv_sec = (time_t)(left_us / 1000000), .tv_usec = (suseconds_t)(left_us % 1000000)};
+	const struct timeval tv = {.tv_sec = (time_t)(left_us / 1000000),
+				   .tv_usec = (suseconds_t)(left_us % 1000000)};
 
 	return event_add(t->after, &tv);
 }
 
-/* The loop's clock is coarse: its timers may be some ms early, and what happened last would be missing. */
+/*
+ * The loop's clock is coarse: its timers may be some ms early, and what happened last would be
+ * missing.
+ */
 static void on_after(evutil_socket_t fd, short what, void *arg)
 {
 	struct trigger *t = arg;
@@ -177,7 +192,8 @@ int trigger_prepare_after(struct trigger *t)
 }
 
 /* From the region's end on, not from when we heard of it. */
-static int wait_after(struct trigger *t, const struct cause *cause, uint64_t hit_ns, uint64_t now_ns)
+static int wait_after(struct trigger *t, const struct cause *cause, uint64_t hit_ns,
+		      uint64_t now_ns)
 {
 	t->waiting = malloc(sizeof(*t->waiting));
 	if (!t->waiting)
@@ -243,7 +259,8 @@ static void hit(struct trigger *t, struct cause *cause, enum suppressed why)
 		finish(t, cause, NULL, why);
 }
 
-static void region_hit(struct trigger *t, struct producer *producer, const struct producer_cause *pc, enum suppressed why)
+static void region_hit(struct trigger *t, struct producer *producer,
+		       const struct producer_cause *pc, enum suppressed why)
 {
 	struct cause cause = {
 		.kind = CAUSE_REGION,
@@ -260,8 +277,12 @@ static void region_hit(struct trigger *t, struct producer *producer, const struc
 void trigger_hit(struct trigger *t, pid_t pid, const struct probe_hit *hit_of)
 {
 	const uint64_t at = hit_of->time_ns;
-	struct cause cause = {
-		.kind = CAUSE_HIT, .pid = pid, .tid = hit_of->tid, .begin_raw_ns = at, .end_raw_ns = at, .paused = hit_of->paused};
+	struct cause cause = {.kind = CAUSE_HIT,
+			      .pid = pid,
+			      .tid = hit_of->tid,
+			      .begin_raw_ns = at,
+			      .end_raw_ns = at,
+			      .paused = hit_of->paused};
 
 	hit(t, &cause, NOT_SUPPRESSED);
 }
@@ -274,7 +295,8 @@ void trigger_hits_missed(struct trigger *t, uint64_t n)
 	t->ts->counts.suppressed[SUPPRESSED_COOLDOWN] += n;
 }
 
-static void on_region(struct triggers *ts, struct producer *producer, const struct producer_cause *pc)
+static void on_region(struct triggers *ts, struct producer *producer,
+		      const struct producer_cause *pc)
 {
 	const struct threshold *th = threshold_find(ts, producer, pc->trigger);
 	uint64_t took = pc->end_raw_ns > pc->begin_raw_ns ? pc->end_raw_ns - pc->begin_raw_ns : 0;
@@ -299,7 +321,8 @@ static void on_region(struct triggers *ts, struct producer *producer, const stru
 	}
 }
 
-void triggers_cause(struct triggers *ts, struct producer *producer, const struct producer_cause *cause)
+void triggers_cause(struct triggers *ts, struct producer *producer,
+		    const struct producer_cause *cause)
 {
 	switch (cause->kind) {
 	case RING_CAUSE_REGION:

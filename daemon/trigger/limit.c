@@ -5,8 +5,9 @@
 
 #define MINUTE_NS 60000000000ULL
 /*
- * The producer keeps the same cooldown by its own clock, whose rate is known to some parts in a million, and reports the
- * first hit after it. If that hit came a hair too early for this clock, it would cost a whole second cooldown.
+ * The producer keeps the same cooldown by its own clock, whose rate is known to some parts in a
+ * million, and reports the first hit after it. If that hit came a hair too early for this clock, it
+ * would cost a whole second cooldown.
  */
 #define TOLERANCE 256
 
@@ -33,8 +34,8 @@ static uint64_t in_last_hour(const struct trigger_limit *limit)
 	return sum;
 }
 
-enum trigger_limit_answer trigger_limit_check(struct trigger_limit *limit, uint64_t now_ns, uint64_t cooldown_ns,
-					      uint32_t max_per_hour)
+enum trigger_limit_answer trigger_limit_check(struct trigger_limit *limit, uint64_t now_ns,
+					      uint64_t cooldown_ns, uint32_t max_per_hour)
 {
 	uint64_t since = now_ns > limit->last_ns ? now_ns - limit->last_ns : 0;
 

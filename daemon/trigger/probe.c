@@ -19,7 +19,10 @@
 #include "daemon/trigger/probe_internal.h"
 
 #define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
-/* Opens no events while more than this wait to be closed: adding and removing in turn must not use up descriptors. */
+/*
+ * Opens no events while more than this wait to be closed: adding and removing in turn must not use
+ * up descriptors.
+ */
 #define CLOSING_FDS_MAX 4096u
 /* After it was switched off by a thread, which may take long. */
 #define SETTLE_MS 100
@@ -54,7 +57,8 @@ struct probe {
 	enum probe_by used;
 	struct probe_copies copies;
 	struct watched *watched; /* one for each CPU */
-	struct event *settle;	 /* looks for who was paused while the events were switched off; NULL: nobody can be */
+	/* looks for who was paused while the events were switched off; NULL: nobody can be */
+	struct event *settle;
 	unsigned int looks;
 	uint64_t missed; /* hits that it found */
 	uint64_t drained_ns; /* when the rings were empty for sure */
@@ -64,7 +68,9 @@ struct probe {
 
 const char *probe_by_name(enum probe_by by)
 {
-	static const char *const names[] = {[PROBE_AUTO] = "auto", [PROBE_BREAKPOINT] = "breakpoint", [PROBE_UPROBE] = "uprobe"};
+	static const char *const names[] = {[PROBE_AUTO] = "auto",
+					    [PROBE_BREAKPOINT] = "breakpoint",
+					    [PROBE_UPROBE] = "uprobe"};
 
 	return names[by];
 }
@@ -103,8 +109,8 @@ static void events_free(struct probe_events *e, struct closer *closer)
 }
 
 /*
- * As they are to be by now: the loop and the closer may both be at it, and whoever was told first may come last. `data` is a
- * pointer to the referenced events.
+ * As they are to be by now: the loop and the closer may both be at it, and whoever was told first
+ * may come last. `data` is a pointer to the referenced events.
  */
 static void switch_events(void *data)
 {
@@ -114,13 +120,17 @@ static void switch_events(void *data)
 	do {
 		on = atomic_load(&e->on);
 		for (size_t i = 0; i < e->n_sets; i++)
-			eventset_ioctl(&e->sets[i], on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
+			eventset_ioctl(&e->sets[i],
+				       on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
 		atomic_store(&e->is_on, on);
 	} while (atomic_load(&e->on) != on);
 	events_put(data);
 }
 
-/* The fd of a CPU that is asked whether its ring has something: any that is not over tells. -1: all are. */
+/*
+ * The fd of a CPU that is asked whether its ring has something: any that is not over tells. -1: all
+ * are.
+ */
 static int next_fd(struct watched *w)
 {
 	const struct probe_events *e = w->probe->events;
@@ -147,8 +157,9 @@ static void set_state(struct probe *p, enum probe_state state)
 }
 
 /*
- * The kernel says once that a ring has something, to whoever asks first: also to next_fd() and to the adding of an event. So after
- * these somebody must look, or what came before them waits for the next hit.
+ * The kernel says once that a ring has something, to whoever asks first: also to next_fd() and to
+ * the adding of an event. So after these somebody must look, or what came before them waits for the
+ * next hit.
  */
 static void drain(struct probe *p);
 
@@ -165,7 +176,8 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 		return;
 	(void)event_del(w->event);
 	next = next_fd(w);
-	if (next >= 0 && event_assign(w->event, p->ps->base, next, EV_READ | EV_PERSIST, on_ready, w) == 0 &&
+	if (next >= 0 &&
+	    event_assign(w->event, p->ps->base, next, EV_READ | EV_PERSIST, on_ready, w) == 0 &&
 	    event_add(w->event, NULL) == 0) {
 		drain(p);
 		return;
@@ -227,7 +239,8 @@ static bool is_pausing(const struct probe *p, size_t cpu, uint64_t id)
 	for (size_t i = 0; p->process.trace && i < p->events->n_sets; i++) {
 		const struct eventset *set = &p->events->sets[i];
 
-		for (size_t at = cpu; set->groups && at < set->n_subjects * set->n_cpus; at += set->n_cpus)
+		for (size_t at = cpu; set->groups && at < set->n_subjects * set->n_cpus;
+		     at += set->n_cpus)
 			if (set->fds[at] >= 0 && set->ids[at] == id)
 				return set->groups[at] >= 0;
 	}
@@ -243,13 +256,18 @@ static void take_lost(const struct probe *p, struct hits *hits, const struct per
 		p->process.trace->ops->lost(p->process.trace, p->drained_ns);
 }
 
-static void take_sample(const struct probe *p, struct hits *hits, const struct sample *s, size_t cpu)
+static void take_sample(const struct probe *p, struct hits *hits, const struct sample *s,
+			size_t cpu)
 {
 	const bool paused = is_pausing(p, cpu, s->id);
 
 	if (paused)
-		p->process.trace->ops->paused(p->process.trace, p->events->sets[0].cpus[cpu], s->tid, s->time);
-	/* A thread that was created while others were opened may have inherited the event and have its own: both report the hit. */
+		p->process.trace->ops->paused(p->process.trace, p->events->sets[0].cpus[cpu],
+					      s->tid, s->time);
+	/*
+	 * A thread that was created while others were opened may have inherited the event and have
+	 * its own: both report the hit.
+	 */
 	if (s->tid == hits->last_tid && s->addr == hits->last_addr && s->id != hits->last_id) {
 		hits->first.paused |= paused && s->tid == hits->first.tid;
 		return;
@@ -258,7 +276,10 @@ static void take_sample(const struct probe *p, struct hits *hits, const struct s
 	hits->last_addr = s->addr;
 	hits->last_id = s->id;
 	if (!hits->first.time_ns || s->time < hits->first.time_ns)
-		hits->first = (struct probe_hit){.pid = s->pid, .tid = s->tid, .time_ns = s->time, .paused = paused};
+		hits->first = (struct probe_hit){.pid = s->pid,
+						 .tid = s->tid,
+						 .time_ns = s->time,
+						 .paused = paused};
 	hits->n++;
 }
 
@@ -271,7 +292,8 @@ static struct hits take_hits(struct probe *p)
 	struct hits hits = {0};
 
 	for (size_t cpu = 0; cpu < set->n_cpus; cpu++) {
-		const size_t n = set->rings[cpu].base ? ring_drain(&set->rings[cpu], buf, sizeof(buf)) : 0;
+		const size_t n =
+			set->rings[cpu].base ? ring_drain(&set->rings[cpu], buf, sizeof(buf)) : 0;
 
 		hits.last_tid = 0;
 		for (size_t at = 0; at + sizeof(struct perf_event_header) <= n;) {
@@ -290,7 +312,10 @@ static struct hits take_hits(struct probe *p)
 	return hits;
 }
 
-/* Until it is off it goes on to pause threads: of them the trace's owner must hear, or they stay so. */
+/*
+ * Until it is off it goes on to pause threads: of them the trace's owner must hear, or they stay
+ * so.
+ */
 static void on_settle(evutil_socket_t fd, short what, void *arg)
 {
 	const struct timeval tv = {.tv_usec = SETTLE_MS * 1000};
@@ -368,7 +393,8 @@ static void take_over(struct probe *p, struct opening *o)
 	p->copies = o->copies;
 	p->drained_ns = clock_raw_ns();
 	/* Each that pauses has one more that lets the trace go on. */
-	r = quota_charge(p->ps->quota, p->process.uid, QUOTA_FDS, p->events->n_fds + p->events->n_grouped, &p->charge);
+	r = quota_charge(p->ps->quota, p->process.uid, QUOTA_FDS,
+			 p->events->n_fds + p->events->n_grouped, &p->charge);
 	if (r == 0)
 		r = watch(p);
 	if (r == 0 && p->events->n_grouped) {
@@ -430,11 +456,13 @@ static void hangs(struct reader_job *job)
 	const struct opening *o = (const struct opening *)job;
 
 	if (o->probe)
-		log_notice("breakpoints of pid %d wait: the process hangs whoever reads it", (int)o->process.pid);
+		log_notice("breakpoints of pid %d wait: the process hangs whoever reads it",
+			   (int)o->process.pid);
 }
 
-int probe_new(struct probes *ps, const struct probe_place *place, const struct probe_process *process,
-	      const struct probe_callbacks *callbacks, void *arg, struct probe **ret)
+int probe_new(struct probes *ps, const struct probe_place *place,
+	      const struct probe_process *process, const struct probe_callbacks *callbacks,
+	      void *arg, struct probe **ret)
 {
 	_cleanup_(opening_freep) struct opening *o = NULL;
 	struct probe *p;
@@ -449,8 +477,16 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	p = o->events ? calloc(1, sizeof(*p)) : NULL;
 	if (!p)
 		return -ENOMEM;
-	*p = (struct probe){.ps = ps, .process = *process, .callbacks = callbacks, .arg = arg, .on = true, .opening = o};
-	o->job = (struct reader_job){.run = opening_run, .done = done, .hangs = hangs, .uid = process->of};
+	*p = (struct probe){.ps = ps,
+			    .process = *process,
+			    .callbacks = callbacks,
+			    .arg = arg,
+			    .on = true,
+			    .opening = o};
+	o->job = (struct reader_job){.run = opening_run,
+				     .done = done,
+				     .hangs = hangs,
+				     .uid = process->of};
 	atomic_init(&o->cancel, false);
 	atomic_init(&o->events->refs, 1);
 	atomic_init(&o->events->on, true);

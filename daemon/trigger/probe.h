@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The breakpoints of one place in one process: perf events on each of its threads, which threads that they start inherit (but
- * those of a uprobe), and the hits that they report. Opening them reads the process and may hang, so threads do that (daemon/base/readers.h); closing
- * takes long, so a thread does that, too. Does not know what a hit is good for, and keeps no process: it ends with it, or when
- * that executes another program.
+ * The breakpoints of one place in one process: perf events on each of its threads, which threads
+ * that they start inherit (but those of a uprobe), and the hits that they report. Opening them
+ * reads the process and may hang, so threads do that (daemon/base/readers.h); closing takes long,
+ * so a thread does that, too. Does not know what a hit is good for, and keeps no process: it ends
+ * with it, or when that executes another program.
  *
- * A place is an offset in a file. Where the process has it mapped is looked up here, and no byte of the file is read. It may have it
- * at several addresses, as where a library was loaded twice: each is watched, as far as the processor has breakpoints.
+ * A place is an offset in a file. Where the process has it mapped is looked up here, and no byte of
+ * the file is read. It may have it at several addresses, as where a library was loaded twice: each
+ * is watched, as far as the processor has breakpoints.
  */
 #pragma once
 
@@ -27,7 +29,10 @@ struct quota;
 enum probe_by { PROBE_AUTO, PROBE_BREAKPOINT, PROBE_UPROBE };
 const char *probe_by_name(enum probe_by by);
 
-/* Events of one process; of a uprobe, whose events take the kernel a tenth of a second each to close, fewer. */
+/*
+ * Events of one process; of a uprobe, whose events take the kernel a tenth of a second each to
+ * close, fewer.
+ */
 #define PROBE_FDS_MAX 16384u
 #define PROBE_UPROBE_FDS_MAX 256u
 
@@ -80,15 +85,21 @@ int probes_new(struct event_base *base, struct quota *quota, struct probes **ret
 struct probes *probes_free(struct probes *ps);
 DEFINE_CLEANUP(struct probes *, probes_free)
 
-/* Begins to open: 0, -ENOMEM, -EBUSY (processes of this user hang whoever reads them, or too much is still being closed). */
-int probe_new(struct probes *ps, const struct probe_place *place, const struct probe_process *process,
-	      const struct probe_callbacks *callbacks, void *arg, struct probe **ret) _must_check_;
+/*
+ * Begins to open: 0, -ENOMEM, -EBUSY (processes of this user hang whoever reads them, or too much
+ * is still being closed).
+ */
+int probe_new(struct probes *ps, const struct probe_place *place,
+	      const struct probe_process *process, const struct probe_callbacks *callbacks,
+	      void *arg, struct probe **ret) _must_check_;
 /* Closes the events; no callback comes any more. */
 struct probe *probe_free(struct probe *p);
 
 /*
- * Off, the place reports nothing and costs the program nothing, but with a uprobe, which stays in its code until the probe is freed. Switched on: how many hits there were between the last report
- * and the moment when it was off. `at_once`: here, which takes some microseconds for each event; else a thread does it.
+ * Off, the place reports nothing and costs the program nothing, but with a uprobe, which stays in
+ * its code until the probe is freed. Switched on: how many hits there were between the last report
+ * and the moment when it was off. `at_once`: here, which takes some microseconds for each event;
+ * else a thread does it.
  */
 uint64_t probe_enable(struct probe *p, bool on, bool at_once);
 
@@ -101,7 +112,10 @@ uint64_t probe_start_time(const struct probe *p);
 /* Of one that is open: the threads that it was opened on, its events, and how it was done. */
 size_t probe_threads(const struct probe *p);
 size_t probe_fds(const struct probe *p);
-/* Threads that began while it was opened, where it is not known whether they, and what they start, are watched. */
+/*
+ * Threads that began while it was opened, where it is not known whether they, and what they start,
+ * are watched.
+ */
 size_t probe_unsure(const struct probe *p);
 /* Those of the threads whose trace a hit pauses. */
 size_t probe_pausing(const struct probe *p);
@@ -111,6 +125,10 @@ const struct probe_copies *probe_copies(const struct probe *p);
 /* Of one that has failed: a sentence. */
 const char *probe_why(const struct probe *p);
 
-/* For tests: what the kernel is asked for. `uprobe_type` is the PMU's number; the path lives as long as the attributes. */
+/*
+ * For tests: what the kernel is asked for. `uprobe_type` is the PMU's number; the path lives as
+ * long as the attributes.
+ */
 void probe_attr_breakpoint(uint64_t address, bool inherit, struct perf_event_attr *ret);
-void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, struct perf_event_attr *ret);
+void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset,
+		       struct perf_event_attr *ret);

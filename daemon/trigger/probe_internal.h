@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between probe.c (the life of a probe, on the loop) and probe_open.c (opening its events, on a thread). */
+/*
+ * Between probe.c (the life of a probe, on the loop) and probe_open.c (opening its events, on a
+ * thread).
+ */
 #pragma once
 
 #include <stdatomic.h>
@@ -11,7 +14,10 @@
 #include "daemon/trigger/probe.h"
 
 #define PROBE_RING_BYTES 4096u
-/* Where a hit pauses the thread's trace: whose report is lost may be paused without anybody knowing. */
+/*
+ * Where a hit pauses the thread's trace: whose report is lost may be paused without anybody
+ * knowing.
+ */
 #define PROBE_PAUSING_RING_BYTES 32768u
 /* Threads that were created while others were opened: how often they are looked for. */
 #define PROBE_ROUNDS 32u

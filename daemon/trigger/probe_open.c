@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Opens the events of a probe. On a thread: reading the process may take as long as that likes. Nothing here is the probe's.
+ * Opens the events of a probe. On a thread: reading the process may take as long as that likes.
+ * Nothing here is the probe's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,10 +59,12 @@ void probe_attr_breakpoint(uint64_t address, bool inherit, struct perf_event_att
 }
 
 /*
- * New threads do not inherit it: the kernel would make theirs in the program's own clone(), with the rights of that, and would read
- * the path in its memory; clone() then fails with EACCES or EFAULT.
+ * New threads do not inherit it: the kernel would make theirs in the program's own clone(), with
+ * the rights of that, and would read the path in its memory; clone() then fails with EACCES or
+ * EFAULT.
  */
-void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, struct perf_event_attr *ret)
+void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset,
+		       struct perf_event_attr *ret)
 {
 	*ret = (struct perf_event_attr){
 		.type = uprobe_type,
@@ -74,7 +77,8 @@ void probe_attr_uprobe(uint32_t uprobe_type, const char *path, uint64_t offset, 
 /* ---- the process */
 
 /* Where the process has the place: 0, -ENOENT. The mapping is the first one's. */
-static int find_copies(int proc_dirfd, const struct probe_place *place, struct probe_copies *ret, struct proc_map *ret_map)
+static int find_copies(int proc_dirfd, const struct probe_place *place, struct probe_copies *ret,
+		       struct proc_map *ret_map)
 {
 	_cleanup_free_ char *text = NULL;
 	struct proc_map map;
@@ -86,7 +90,8 @@ static int find_copies(int proc_dirfd, const struct probe_place *place, struct p
 	if (r < 0)
 		return r;
 	while ((r = proc_map_next(text, len, &pos, &map)) != 0) {
-		if (r < 0 || !proc_map_has_code(&map, place->maj, place->min, place->ino, place->offset))
+		if (r < 0 ||
+		    !proc_map_has_code(&map, place->maj, place->min, place->ino, place->offset))
 			continue;
 		if (ret->n == PROBE_COPIES_MAX) {
 			ret->left_out++;
@@ -102,7 +107,8 @@ static int find_copies(int proc_dirfd, const struct probe_place *place, struct p
 
 static bool are_same(const struct probe_copies *a, const struct probe_copies *b)
 {
-	return a->n == b->n && a->left_out == b->left_out && memcmp(a->at, b->at, a->n * sizeof(a->at[0])) == 0;
+	return a->n == b->n && a->left_out == b->left_out &&
+	       memcmp(a->at, b->at, a->n * sizeof(a->at[0])) == 0;
 }
 
 struct pausing {
@@ -141,7 +147,8 @@ static size_t count_grouped(const struct eventset *set)
 	return n;
 }
 
-static int open_round(struct opening *o, const struct perf_event_attr *attr, const pid_t *tids, size_t n, size_t *pausing_threads)
+static int open_round(struct opening *o, const struct perf_event_attr *attr, const pid_t *tids,
+		      size_t n, size_t *pausing_threads)
 {
 	struct probe_events *e = o->events;
 	struct pausing pausing = {.trace = o->process.trace, .tids = tids};
@@ -181,9 +188,10 @@ static int open_round(struct opening *o, const struct perf_event_attr *attr, con
 /* ---- threads that begin meanwhile */
 
 /*
- * A thread is given all events of the one that creates it at once. So one that has inherited a record of switches, which was opened
- * when the place was watched already, has inherited that as well; and it comes to a CPU, as that records, before it executes
- * anything. Who is in no record is opened like those before.
+ * A thread is given all events of the one that creates it at once. So one that has inherited a
+ * record of switches, which was opened when the place was watched already, has inherited that as
+ * well; and it comes to a CPU, as that records, before it executes anything. Who is in no record is
+ * opened like those before.
  */
 struct heirs {
 	struct eventset sets[PROBE_ROUNDS + 1];
@@ -244,7 +252,8 @@ static int heirs_take(struct heirs *h, const uint8_t *records, size_t n)
 
 		if (s->header.size < sizeof(s->header) || s->header.size > n - at)
 			break;
-		if (s->header.type == PERF_RECORD_SWITCH && s->header.size >= sizeof(*s) && n_fresh < ARRAY_SIZE(fresh))
+		if (s->header.type == PERF_RECORD_SWITCH && s->header.size >= sizeof(*s) &&
+		    n_fresh < ARRAY_SIZE(fresh))
 			fresh[n_fresh++] = (pid_t)s->tid;
 		at += s->header.size;
 	}
@@ -265,7 +274,9 @@ static int heirs_look(struct heirs *h)
 		size_t got = 0, n = 0;
 
 		/* No more than it held: the kernel goes on to write. */
-		for (; ring->base && got < ring->size && (n = ring_drain(ring, buf, sizeof(buf))) > 0; got += n)
+		for (;
+		     ring->base && got < ring->size && (n = ring_drain(ring, buf, sizeof(buf))) > 0;
+		     got += n)
 			if (heirs_take(h, buf, n) < 0)
 				return -ENOMEM;
 	}
@@ -274,7 +285,8 @@ static int heirs_look(struct heirs *h)
 
 static void sleep_ns(uint64_t ns)
 {
-	const struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+	const struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u),
+				   .tv_nsec = (long)(ns % 1000000000u)};
 
 	(void)nanosleep(&t, NULL);
 }
@@ -313,7 +325,8 @@ static int cover(struct covering *c, pid_t *tids, size_t n, bool is_first)
 	c->opened_ns = clock_raw_ns();
 	if (r == 0)
 		r = pid_set_add(&c->tids, tids, n);
-	if (r < 0 || is_first || !c->attr->inherit || c->fds_before + 2 * all * c->n_cpus > c->max_fds)
+	if (r < 0 || is_first || !c->attr->inherit ||
+	    c->fds_before + 2 * all * c->n_cpus > c->max_fds)
 		return r;
 	/* Some have begun meanwhile, so more will: it is worth knowing who inherits it. */
 	if (c->heirs.n == 0)
@@ -323,7 +336,10 @@ static int cover(struct covering *c, pid_t *tids, size_t n, bool is_first)
 	return 0;
 }
 
-/* Whether the thread has been on a CPU; also where the kernel does not say, or the thread has ended. */
+/*
+ * Whether the thread has been on a CPU; also where the kernel does not say, or the thread has
+ * ended.
+ */
 static bool has_run(int proc_dirfd, pid_t tid)
 {
 	_cleanup_free_ char *text = NULL;
@@ -332,15 +348,16 @@ static bool has_run(int proc_dirfd, pid_t tid)
 	size_t len;
 
 	(void)snprintf(name, sizeof(name), "task/%d/schedstat", (int)tid);
-	return io_read_file_at(proc_dirfd, name, 256, &text, &len) < 0 || sscanf(text, "%llu %llu %llu", &ran, &waited, &times) != 3 ||
-	       times > 0;
+	return io_read_file_at(proc_dirfd, name, 256, &text, &len) < 0 ||
+	       sscanf(text, "%llu %llu %llu", &ran, &waited, &times) != 3 || times > 0;
 }
 
 /* Threads of whom it is not known that they are watched. */
 struct unknown {
 	pid_t *tids;
 	size_t n;
-	size_t n_new; /* others that have not been on a CPU yet: they are asked about when they have */
+	/* others that have not been on a CPU yet: they are asked about when they have */
+	size_t n_new;
 };
 
 static int list_unknown(struct covering *c, int proc_dirfd, struct unknown *ret)
@@ -360,7 +377,10 @@ static int list_unknown(struct covering *c, int proc_dirfd, struct unknown *ret)
 	ret->n = n;
 	if (c->heirs.n) {
 		ret->n_new = n - n_ran;
-		/* In this order: who was seen to have run is in the records by now, or has inherited nothing. */
+		/*
+		 * In this order: who was seen to have run is in the records by now, or has
+		 * inherited nothing.
+		 */
 		r = heirs_look(&c->heirs);
 		ret->n = pid_set_keep_new(&c->heirs.known, tids, n_ran);
 	}
@@ -387,11 +407,17 @@ static int cover_all(struct covering *c, int proc_dirfd)
 		if (unknown.n == 0 && c->tids.n == 0)
 			return PROC_E_GONE;
 		since = clock_raw_ns() - c->opened_ns;
-		/* One that its creator was about to start when that was opened has inherited nothing, and is in the list only now. */
+		/*
+		 * One that its creator was about to start when that was opened has inherited
+		 * nothing, and is in the list only now.
+		 */
 		if (unknown.n + unknown.n_new == 0 && (since >= SETTLE_NS || !c->attr->inherit))
 			return 0;
 		if (opened == PROBE_ROUNDS || clock_raw_ns() >= until) {
-			/* Of a uprobe, which nobody inherits, it is said anyway. The same threads, for each copy. */
+			/*
+			 * Of a uprobe, which nobody inherits, it is said anyway. The same threads,
+			 * for each copy.
+			 */
 			if (c->attr->inherit && c->o->events->n_unsure < unknown.n + unknown.n_new)
 				c->o->events->n_unsure = unknown.n + unknown.n_new;
 			return 0;
@@ -400,22 +426,31 @@ static int cover_all(struct covering *c, int proc_dirfd)
 			r = cover(c, tids, unknown.n, opened++ == 0);
 		} else {
 			sleep_ns(unknown.n_new ? pause_ns : SETTLE_NS - since);
-			pause_ns = unknown.n_new && 2 * pause_ns < NEW_THREADS_MAX_NS ? 2 * pause_ns : pause_ns;
+			pause_ns = unknown.n_new && 2 * pause_ns < NEW_THREADS_MAX_NS ? 2 * pause_ns
+										      : pause_ns;
 		}
-		/* Those that are new have no other breakpoints than those before: they have this one, perhaps twice. */
+		/*
+		 * Those that are new have no other breakpoints than those before: they have this
+		 * one, perhaps twice.
+		 */
 		if (r < 0 && (r != -ENOSPC || opened <= 1 || !c->attr->inherit))
 			return r;
 	}
 }
 
-static int open_threads(struct opening *o, int proc_dirfd, const struct perf_event_attr *attr, size_t max_fds)
+static int open_threads(struct opening *o, int proc_dirfd, const struct perf_event_attr *attr,
+			size_t max_fds)
 {
-	_cleanup_(covering_fini) struct covering c = {.o = o, .attr = attr, .max_fds = max_fds, .fds_before = o->events->n_fds};
+	_cleanup_(covering_fini) struct covering c = {.o = o,
+						      .attr = attr,
+						      .max_fds = max_fds,
+						      .fds_before = o->events->n_fds};
 	_cleanup_free_ int *cpus = NULL;
 	int r = cpus_to_come(&cpus, &c.n_cpus);
 
 	if (r == 0)
-		r = o->process.tid ? cover(&c, &o->process.tid, 1, true) : cover_all(&c, proc_dirfd);
+		r = o->process.tid ? cover(&c, &o->process.tid, 1, true)
+				   : cover_all(&c, proc_dirfd);
 	if (r != 0)
 		return r;
 	/* The same threads, for each copy. */
@@ -485,10 +520,12 @@ static int try_uprobe(struct opening *o, int proc_dirfd, const struct proc_map *
 	if (!o->uprobe_type)
 		return -EOPNOTSUPP;
 	/*
-	 * The very file, by the kernel's own link to it: it is the same for all events, and whether it was still mapped is looked
-	 * at afterwards. The kernel puts the probe into this process alone, wherever it has the code.
+	 * The very file, by the kernel's own link to it: it is the same for all events, and whether
+	 * it was still mapped is looked at afterwards. The kernel puts the probe into this process
+	 * alone, wherever it has the code.
 	 */
-	(void)snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)map->start, (unsigned long long)map->end);
+	(void)snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)map->start,
+		       (unsigned long long)map->end);
 	file = openat(proc_dirfd, path, O_PATH | O_CLOEXEC);
 	if (file < 0)
 		return errno == ENOENT ? -EAGAIN : -errno;
@@ -497,7 +534,8 @@ static int try_uprobe(struct opening *o, int proc_dirfd, const struct proc_map *
 	return open_threads(o, proc_dirfd, &attr, PROBE_UPROBE_FDS_MAX);
 }
 
-static int try(struct opening *o, int proc_dirfd, enum probe_by by, const struct probe_copies *found, const struct proc_map *map)
+static int try(struct opening *o, int proc_dirfd, enum probe_by by,
+	       const struct probe_copies *found, const struct proc_map *map)
 {
 	int r;
 
@@ -520,7 +558,8 @@ static bool is_meant(const struct opening *o, const struct proc *proc)
 {
 	uid_t uid;
 
-	return o->process.any_user || (proc_strict_uid(proc->dirfd, &uid) == 0 && uid == o->process.uid);
+	return o->process.any_user ||
+	       (proc_strict_uid(proc->dirfd, &uid) == 0 && uid == o->process.uid);
 }
 
 /* And not those of somebody else, whom the kernel found under a number of theirs. */
@@ -529,7 +568,8 @@ static bool are_its_threads(const struct opening *o, const struct proc *proc)
 	_cleanup_free_ pid_t *tids = NULL;
 	size_t n = 0;
 
-	return proc_tasks_read(proc->dirfd, &tids, &n) == 0 && !pid_set_is_reused(&o->tids, tids, n);
+	return proc_tasks_read(proc->dirfd, &tids, &n) == 0 &&
+	       !pid_set_is_reused(&o->tids, tids, n);
 }
 
 /* -EAGAIN: it was mapped elsewhere meanwhile. */
@@ -543,7 +583,8 @@ static int open_mapped(struct opening *o, const struct proc *proc)
 	r = find_copies(proc->dirfd, &o->place, &found, &map);
 	if (r < 0)
 		return r;
-	r = try(o, proc->dirfd, o->place.by == PROBE_UPROBE ? PROBE_UPROBE : PROBE_BREAKPOINT, &found, &map);
+	r = try(o, proc->dirfd, o->place.by == PROBE_UPROBE ? PROBE_UPROBE : PROBE_BREAKPOINT,
+		&found, &map);
 	/* For want of breakpoints: a uprobe, or else as many as there are. */
 	if (o->place.by == PROBE_AUTO && (r == -ENOSPC || (r == 0 && o->copies.left_out)) &&
 	    (r = try(o, proc->dirfd, PROBE_UPROBE, &found, &map)) != 0)
@@ -610,7 +651,8 @@ const char *opening_explain(const struct opening *o)
 	case -EOPNOTSUPP:
 	case -ENODEV:
 	case -ENOENT:
-		return uprobe ? "this kernel has no uprobes for perf" : "this kernel or machine has no hardware breakpoints";
+		return uprobe ? "this kernel has no uprobes for perf"
+			      : "this kernel or machine has no hardware breakpoints";
 	case -EAGAIN:
 		return "the process changed while it was looked at, in its threads or in what it maps: try again";
 	case -EDQUOT:
@@ -621,7 +663,8 @@ const char *opening_explain(const struct opening *o)
 	case -ENFILE:
 		return "tracerd has no more descriptors (LimitNOFILE=)";
 	case -EINVAL:
-		return uprobe ? "the kernel refuses a uprobe there" : "the kernel refuses a breakpoint there";
+		return uprobe ? "the kernel refuses a uprobe there"
+			      : "the kernel refuses a breakpoint there";
 	default:
 		return strerror(-r);
 	}

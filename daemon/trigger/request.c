@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Snapshots that a producer asks for. It may ask for its own process, with the rights of its own user, and as often as the
- * configuration allows for each target. The library keeps the interval as well, but nobody relies on that.
+ * Snapshots that a producer asks for. It may ask for its own process, with the rights of its own
+ * user, and as often as the configuration allows for each target. The library keeps the interval as
+ * well, but nobody relies on that.
  */
 #include <string.h>
 
@@ -44,7 +45,8 @@ static unsigned fitness(const struct target *target, uid_t uid, uint32_t tid)
 	if (target_state(target) != TARGET_EXITED)
 		points += 4;
 	/* One that somebody armed has stacks and waits as well. */
-	return points + (target_is_implicit(target) || target_state(target) == TARGET_SUSPENDED ? 0 : 8);
+	return points +
+	       (target_is_implicit(target) || target_state(target) == TARGET_SUSPENDED ? 0 : 8);
 }
 
 static struct target *choose(struct triggers *ts, const struct producer *producer, uint32_t tid)
@@ -53,7 +55,8 @@ static struct target *choose(struct triggers *ts, const struct producer *produce
 	unsigned most = 0;
 	size_t n;
 
-	n = targets_having(ts->c.targets, producer_pid(producer), producer_start_time(producer), candidates, CANDIDATES_MAX);
+	n = targets_having(ts->c.targets, producer_pid(producer), producer_start_time(producer),
+			   candidates, CANDIDATES_MAX);
 	for (size_t i = 0; i < n; i++) {
 		unsigned points = fitness(candidates[i], producer_uid(producer), tid);
 
@@ -104,7 +107,8 @@ static void on_done(struct snapshot *snapshot, void *arg)
 
 static enum suppressed check(const struct config *c, struct request_limiter *q, uint64_t now_ns)
 {
-	switch (trigger_limit_check(&q->limit, now_ns, c->program_interval_ms * MS, c->program_snapshots_per_hour)) {
+	switch (trigger_limit_check(&q->limit, now_ns, c->program_interval_ms * MS,
+				    c->program_snapshots_per_hour)) {
 	case TRIGGER_LIMIT_COOLDOWN:
 		return SUPPRESSED_COOLDOWN;
 	case TRIGGER_LIMIT_PER_HOUR:
@@ -115,8 +119,8 @@ static enum suppressed check(const struct config *c, struct request_limiter *q, 
 	return q->running ? SUPPRESSED_BUSY : NOT_SUPPRESSED;
 }
 
-static enum suppressed take(struct triggers *ts, struct request_limiter *q, struct target *target, const struct cause *cause,
-			    struct snapshot **ret)
+static enum suppressed take(struct triggers *ts, struct request_limiter *q, struct target *target,
+			    const struct cause *cause, struct snapshot **ret)
 {
 	uint64_t now = clock_raw_ns();
 	enum suppressed why = check(ts->c.config, q, now);
@@ -132,7 +136,8 @@ static enum suppressed take(struct triggers *ts, struct request_limiter *q, stru
 	return why;
 }
 
-void triggers_request(struct triggers *ts, struct producer *producer, const struct producer_cause *pc)
+void triggers_request(struct triggers *ts, struct producer *producer,
+		      const struct producer_cause *pc)
 {
 	struct target *target = choose(ts, producer, pc->tid);
 	struct request_limiter *q = target ? request_limiter_get(ts, target_id(target)) : NULL;

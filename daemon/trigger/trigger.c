@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The list of triggers: added, found, reported, removed, and updated when targets and producers change. */
+/*
+ * The list of triggers: added, found, reported, removed, and updated when targets and producers
+ * change.
+ */
 #include "daemon/trigger/trigger.h"
 
 #include <errno.h>
@@ -25,7 +28,8 @@
 /* How long a region takes is for those only who may have the producer's events. */
 static bool is_of(const struct trigger *t, const struct producer *producer)
 {
-	return !t->on_place && producer_state(producer) == PRODUCER_LIVE && (t->admin || producer_is_open_to(producer, t->owner)) &&
+	return !t->on_place && producer_state(producer) == PRODUCER_LIVE &&
+	       (t->admin || producer_is_open_to(producer, t->owner)) &&
 	       target_has(t->target, producer_pid(producer), producer_start_time(producer));
 }
 
@@ -34,8 +38,10 @@ static void bind_or_say(struct trigger *t, struct producer *producer)
 	int r = trigger_bind(t, producer);
 
 	if (r < 0 && !t->lacks)
-		log_notice("trigger %s on region \"%s\" does not reach pid %d: %s", t->name, t->region,
-			   (int)producer_pid(producer), r == -ENOSPC ? "the producer has no room for another threshold" : strerror(-r));
+		log_notice("trigger %s on region \"%s\" does not reach pid %d: %s", t->name,
+			   t->region, (int)producer_pid(producer),
+			   r == -ENOSPC ? "the producer has no room for another threshold"
+					: strerror(-r));
 	t->lacks |= r < 0;
 }
 
@@ -122,7 +128,8 @@ void triggers_target_changed(struct triggers *ts, struct target *target)
 		rebind_soon(ts);
 }
 
-void triggers_target_mapped(struct triggers *ts, struct target *target, const struct target_mapping *mapping)
+void triggers_target_mapped(struct triggers *ts, struct target *target,
+			    const struct target_mapping *mapping)
 {
 	struct trigger *t;
 
@@ -196,24 +203,31 @@ struct triggers *triggers_free(struct triggers *ts)
 
 /* ---- adding and removing */
 
-static int check(const struct triggers *ts, const struct trigger_request *req, char *why, size_t why_size)
+static int check(const struct triggers *ts, const struct trigger_request *req, char *why,
+		 size_t why_size)
 {
-	const char *name = req->hit ? req->hit->name : req->region, *what = req->hit ? "hit" : "region";
+	const char *name = req->hit ? req->hit->name : req->region,
+		   *what = req->hit ? "hit" : "region";
 	size_t length = strlen(name);
 
 	if (length == 0)
 		return refusal(why, why_size, TRIGGER_E_BAD, "%s: the name is empty", what);
 	if (length > RING_CONTROL_NAME)
-		return refusal(why, why_size, TRIGGER_E_BAD, "%s: the name is longer than %u bytes", what, RING_CONTROL_NAME);
+		return refusal(why, why_size, TRIGGER_E_BAD, "%s: the name is longer than %u bytes",
+			       what, RING_CONTROL_NAME);
 	if (req->hit && req->region)
-		return refusal(why, why_size, TRIGGER_E_BAD, "region, hit: a trigger has one of them");
+		return refusal(why, why_size, TRIGGER_E_BAD,
+			       "region, hit: a trigger has one of them");
 	if (!req->hit && req->over_ns == 0)
 		return refusal(why, why_size, TRIGGER_E_BAD, "over_ns: must be greater than 0");
 	if (req->after_ns > ts->c.config->trigger_after_ms * 1000000ULL)
-		return refusal(why, why_size, TRIGGER_E_BAD, "a snapshot may come at most %u ms after the hit (--after; trigger_after_ms of tracerd.conf)",
-			       ts->c.config->trigger_after_ms);
+		return refusal(
+			why, why_size, TRIGGER_E_BAD,
+			"a snapshot may come at most %u ms after the hit (--after; trigger_after_ms of tracerd.conf)",
+			ts->c.config->trigger_after_ms);
 	if (ts->n >= ts->c.config->max_triggers)
-		return refusal(why, why_size, TRIGGER_E_BUSY, "the daemon has no room for another trigger (max_triggers)");
+		return refusal(why, why_size, TRIGGER_E_BUSY,
+			       "the daemon has no room for another trigger (max_triggers)");
 	return 0;
 }
 
@@ -235,7 +249,10 @@ static struct trigger *trigger_free(struct trigger *t)
 }
 DEFINE_CLEANUP(struct trigger *, trigger_free)
 
-/* All producers that are there now: a trigger that cannot see one of them is better refused than half there. */
+/*
+ * All producers that are there now: a trigger that cannot see one of them is better refused than
+ * half there.
+ */
 static int bind_present(struct trigger *t, char *why, size_t why_size)
 {
 	struct producer *producer;
@@ -245,7 +262,8 @@ static int bind_present(struct trigger *t, char *why, size_t why_size)
 		int r = is_of(t, producer) ? trigger_bind(t, producer) : 0;
 
 		if (r == -ENOSPC) {
-			(void)snprintf(why, why_size, "process %d has no room for another threshold (at most %u)",
+			(void)snprintf(why, why_size,
+				       "process %d has no room for another threshold (at most %u)",
 				       (int)producer_pid(producer), RING_THRESHOLDS);
 			return TRIGGER_E_BUSY;
 		}
@@ -255,8 +273,8 @@ static int bind_present(struct trigger *t, char *why, size_t why_size)
 	return 0;
 }
 
-int triggers_add(struct triggers *ts, struct target *target, const struct trigger_request *req, struct trigger **ret,
-		 char *why, size_t why_size)
+int triggers_add(struct triggers *ts, struct target *target, const struct trigger_request *req,
+		 struct trigger **ret, char *why, size_t why_size)
 {
 	const char *name = req->hit ? req->hit->name : req->region;
 	_cleanup_(trigger_freep) struct trigger *t = NULL;
@@ -267,10 +285,13 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 		return r;
 	/* A program that has executed another one may go on with a target that nobody armed. */
 	if (!req->hit && target_state(target) == TARGET_EXITED && !target_is_implicit(target))
-		return refusal(why, why_size, TRIGGER_E_GONE, "the target has exited: arm the process that runs now");
+		return refusal(why, why_size, TRIGGER_E_GONE,
+			       "the target has exited: arm the process that runs now");
 	if (req->hit && target_scope(target) == TARGET_HOST)
-		return refusal(why, why_size, TRIGGER_E_BAD, "hit: a trigger of the whole host would be in every process: arm the "
-							    "process or the unit that is meant");
+		return refusal(
+			why, why_size, TRIGGER_E_BAD,
+			"hit: a trigger of the whole host would be in every process: arm the "
+			"process or the unit that is meant");
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -289,7 +310,8 @@ int triggers_add(struct triggers *ts, struct target *target, const struct trigge
 	LIST_INIT(&t->bindings);
 	r = quota_charge(ts->c.quota, req->uid, QUOTA_TRIGGERS, 1, &t->charge);
 	if (r > 0)
-		return refusal(why, why_size, TRIGGER_E_QUOTA, "this user may have no more triggers (uid_triggers)");
+		return refusal(why, why_size, TRIGGER_E_QUOTA,
+			       "this user may have no more triggers (uid_triggers)");
 	if (r < 0)
 		return r;
 	if (t->after_ns > 0 && trigger_prepare_after(t) < 0)

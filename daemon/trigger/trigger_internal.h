@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the triggers share: trigger.c (the list), bind.c (thresholds in control pages),
- * watch.c (a place in code), hit.c (what happens at a hit), request.c (what producers ask for). Nobody else includes this.
+ * watch.c (a place in code), hit.c (what happens at a hit), request.c (what producers ask for).
+ * Nobody else includes this.
  */
 #pragma once
 
@@ -30,8 +31,8 @@ enum suppressed {
 };
 
 /*
- * A snapshot takes longer than this: what would hit again sooner is kept in the producer, or costs no more here than a look
- * at the clock.
+ * A snapshot takes longer than this: what would hit again sooner is kept in the producer, or costs
+ * no more here than a look at the clock.
  */
 #define TRIGGER_COOLDOWN_MIN_NS 1000000ULL
 
@@ -39,7 +40,10 @@ struct trigger_counts {
 	uint64_t hits, snapshots, suppressed[_SUPPRESSED_MAX];
 };
 
-/* A name in the control page of a producer: for all triggers on it, with the lowest of their numbers. */
+/*
+ * A name in the control page of a producer: for all triggers on it, with the lowest of their
+ * numbers.
+ */
 struct threshold {
 	LIST_ENTRY(threshold) link;
 	struct page *page; /* back pointer */
@@ -153,11 +157,12 @@ void trigger_hits_missed(struct trigger *t, uint64_t n);
 /* For so long a hit would be within the cooldown. */
 uint64_t trigger_cooldown_left(const struct trigger *t);
 /* Begins a snapshot at once, of a moment that has just been: NOT_SUPPRESSED, or why not. */
-enum suppressed trigger_snapshot(struct triggers *ts, struct target *target, const struct cause *cause, uint64_t meant_raw_ns,
-				 bool admin, snapshot_done_fn done, void *arg, struct snapshot **ret);
+enum suppressed trigger_snapshot(struct triggers *ts, struct target *target,
+				 const struct cause *cause, uint64_t meant_raw_ns, bool admin,
+				 snapshot_done_fn done, void *arg, struct snapshot **ret);
 /* Administrators hear of it, and the user whose it is. */
-void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct cause *cause, struct snapshot *snapshot,
-		  enum suppressed why, uint64_t *reported_ns);
+void trigger_report(struct triggers *ts, const char *target, uid_t whose, struct cause *cause,
+		    struct snapshot *snapshot, enum suppressed why, uint64_t *reported_ns);
 void counts_add(struct trigger_counts *counts, enum suppressed why);
 void counts_add_json(const struct trigger_counts *counts, struct json_object *o);
 /* Makes the timer of after_ns. 0, -ENOMEM. */
@@ -166,5 +171,6 @@ int trigger_prepare_after(struct trigger *t) _must_check_;
 void trigger_forget_hits(struct trigger *t);
 
 /* request.c */
-void triggers_request(struct triggers *ts, struct producer *producer, const struct producer_cause *cause);
+void triggers_request(struct triggers *ts, struct producer *producer,
+		      const struct producer_cause *cause);
 void request_limiter_forget(struct triggers *ts, uint64_t target);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A trigger on a place in code: keeps breakpoints (daemon/trigger/probe.h) in the processes of its target, as they come, go
- * and execute other programs. Between a hit and the end of the cooldown they are off, so that a place where the program comes
- * by a million times a second costs it, and us, some hits for each snapshot; what comes by meanwhile nobody counts. Uprobes are
- * closed then: one that is off still stops the program wherever it is in its code.
+ * A trigger on a place in code: keeps breakpoints (daemon/trigger/probe.h) in the processes of its
+ * target, as they come, go and execute other programs. Between a hit and the end of the cooldown
+ * they are off, so that a place where the program comes by a million times a second costs it, and
+ * us, some hits for each snapshot; what comes by meanwhile nobody counts. Uprobes are closed then:
+ * one that is off still stops the program wherever it is in its code.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,18 +22,23 @@
 #define PROCESSES_MAX 256u
 /* Processes come, and map files, by the thousand a second. */
 #define UPDATE_MS 100
-/* However short the cooldown is: switching an event off and on takes the kernel some microseconds. */
+/*
+ * However short the cooldown is: switching an event off and on takes the kernel some microseconds.
+ */
 #define OFF_MIN_NS 100000000ULL
 #define OFF_NS_PER_FD 200000ULL
 /* So many are switched on the loop, together, and others on a thread. */
 #define AT_ONCE_FDS 64u
 /*
- * Processes that are looked at again, since they executed something or mapped the file, in RELOOK_MS: to read a large
- * memory map takes ten milliseconds.
+ * Processes that are looked at again, since they executed something or mapped the file, in
+ * RELOOK_MS: to read a large memory map takes ten milliseconds.
  */
 #define RELOOKS_MAX 8u
 #define RELOOK_MS 1000
-/* A process that could not be opened now is tried again, each time after twice as long: five minutes in all. */
+/*
+ * A process that could not be opened now is tried again, each time after twice as long: five
+ * minutes in all.
+ */
 #define RETRIES_MAX 14u
 #define RETRY_MS 100u
 #define RETRY_DOUBLINGS 9u
@@ -41,7 +47,8 @@ struct watched_process {
 	LIST_ENTRY(watched_process) link;
 	struct watch *watch; /* back pointer */
 	struct probe *probe; /* owned */
-	bool again;	     /* it has mapped the file since it was looked at, or something else where that was */
+	/* it has mapped the file since it was looked at, or something else where that was */
+	bool again;
 	bool found;	     /* while the list is compared with the target's */
 };
 
@@ -112,7 +119,8 @@ static void switch_all(struct watch *w, bool on)
 static void rearm_in(struct watch *w, uint64_t ns)
 {
 	const uint64_t us = (ns + 999) / 1000;
-	const struct timeval tv = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+	const struct timeval tv = {.tv_sec = (time_t)(us / 1000000),
+				   .tv_usec = (suseconds_t)(us % 1000000)};
 
 	(void)event_add(w->rearm, &tv);
 }
@@ -134,7 +142,10 @@ static void on_rearm(evutil_socket_t fd, short what, void *arg)
 	if (w->t->running || w->t->waiting)
 		rest(w, 0);
 	else if (left)
-		/* The loop's timers may be some ms early: a hit now would be one for nothing, and cost another whole cooldown. */
+		/*
+		 * The loop's timers may be some ms early: a hit now would be one for nothing, and
+		 * cost another whole cooldown.
+		 */
 		rearm_in(w, left);
 	else
 		switch_all(w, true);
@@ -162,9 +173,12 @@ static void on_changed(void *arg, struct probe *probe)
 	const struct watched_process *p = arg;
 
 	if (probe_state(probe) == PROBE_FAILED)
-		log_notice("trigger %s on %s does not reach pid %d: %s", p->watch->t->name, p->watch->t->safe_region,
-			   (int)probe_pid(probe), probe_why(probe));
-	/* One that came while the last answer was looked at is looked at now; who waits for the first one does so now. */
+		log_notice("trigger %s on %s does not reach pid %d: %s", p->watch->t->name,
+			   p->watch->t->safe_region, (int)probe_pid(probe), probe_why(probe));
+	/*
+	 * One that came while the last answer was looked at is looked at now; who waits for the
+	 * first one does so now.
+	 */
 	update_in(p->watch, p->watch->settled ? 0 : UPDATE_MS);
 }
 
@@ -185,7 +199,8 @@ static struct watched_process *find(const struct watch *w, const struct target_p
 	struct watched_process *p;
 
 	LIST_FOREACH(p, &w->processes, link)
-		if (probe_pid(p->probe) == process->pid && probe_start_time(p->probe) == process->start_time)
+		if (probe_pid(p->probe) == process->pid &&
+		    probe_start_time(p->probe) == process->start_time)
 			return p;
 	return NULL;
 }
@@ -235,7 +250,8 @@ static bool is_to_be_closed(const struct watched_process *p)
 {
 	const struct watch *w = p->watch;
 
-	return !w->on && !w->settled && probe_state(p->probe) == PROBE_OPEN && probe_used(p->probe) == PROBE_UPROBE;
+	return !w->on && !w->settled && probe_state(p->probe) == PROBE_OPEN &&
+	       probe_used(p->probe) == PROBE_UPROBE;
 }
 
 static bool may_look_again(struct watch *w)
@@ -268,8 +284,9 @@ static void retry_later(struct watch *w)
 		return;
 	if (w->retries >= RETRIES_MAX) {
 		if (w->retries++ == RETRIES_MAX)
-			log_notice("trigger %s on %s leaves out %zu processes: they cannot be read, or too many events are being closed",
-				   w->t->name, w->t->safe_region, w->busy);
+			log_notice(
+				"trigger %s on %s leaves out %zu processes: they cannot be read, or too many events are being closed",
+				w->t->name, w->t->safe_region, w->busy);
 		return;
 	}
 	w->retries++;
@@ -280,7 +297,9 @@ static void retry_later(struct watch *w)
 static void compare(struct watch *w)
 {
 	struct target_process list[PROCESSES_MAX];
-	const size_t all = target_state(w->t->target) == TARGET_ARMED ? target_processes(w->t->target, list, PROCESSES_MAX) : 0;
+	const size_t all = target_state(w->t->target) == TARGET_ARMED
+				   ? target_processes(w->t->target, list, PROCESSES_MAX)
+				   : 0;
 	const size_t n = all < PROCESSES_MAX ? all : PROCESSES_MAX;
 	struct watched_process *p, *next;
 	int r;
@@ -336,7 +355,8 @@ static int nowhere(const struct watch *w, const char **ret_why)
 		*ret_why = "the target has no living process";
 	}
 	if (w->busy)
-		*ret_why = "the process hangs whoever reads it, or too many events are being closed: try it again";
+		*ret_why =
+			"the process hangs whoever reads it, or too many events are being closed: try it again";
 	if (count(w, PROBE_NOT_MAPPED))
 		*ret_why = "no process of the target has this code mapped";
 	LIST_FOREACH(p, &w->processes, link)
@@ -395,7 +415,8 @@ static bool is_changed_by(const struct watched_process *p, const struct target_m
 	if (probe_state(p->probe) != PROBE_OPEN)
 		return file;
 	/* A uprobe is in the file's code wherever that is. */
-	return probe_used(p->probe) == PROBE_BREAKPOINT && file != is_watched(p->probe, m->start, m->end);
+	return probe_used(p->probe) == PROBE_BREAKPOINT &&
+	       file != is_watched(p->probe, m->start, m->end);
 }
 
 void watch_mapped(struct watch *w, const struct target_mapping *mapping)
@@ -440,7 +461,12 @@ int watch_new(struct trigger *t, const struct trigger_hit *hit, struct watch **r
 	if (!w)
 		return -ENOMEM;
 	*ret = w; /* the trigger frees it */
-	*w = (struct watch){.t = t, .on = true, .place = {.maj = hit->maj, .min = hit->min, .ino = hit->ino, .offset = hit->offset}};
+	*w = (struct watch){.t = t,
+			    .on = true,
+			    .place = {.maj = hit->maj,
+				      .min = hit->min,
+				      .ino = hit->ino,
+				      .offset = hit->offset}};
 	LIST_INIT(&w->processes);
 	if (!parse_by(hit->by, &w->place.by))
 		return TRIGGER_E_BAD;
@@ -505,7 +531,8 @@ void watch_add_json(const struct watch *w, struct json_object *o)
 	if (trace && w->t->after_ns)
 		not_paused = "what comes after the hit is wanted (after_ns)";
 	else if (trace && pausing < threads)
-		not_paused = "threads that have inherited their trace are stopped some microseconds later";
+		not_paused =
+			"threads that have inherited their trace are stopped some microseconds later";
 	o = json_add_new_object(o, "coverage");
 	json_add_uint(o, "processes", count(w, PROBE_OPEN));
 	json_add_uint(o, "by_uprobe", uprobes);

@@ -159,7 +159,8 @@ uint64_t clock_map_monotonic(struct clock_map *m, uint64_t source)
 		a = &m->brackets[i];
 		b = &m->brackets[i + 1];
 		if (source >= a->source && source <= b->source)
-			return a->monotonic + rescale(source - a->source, b->monotonic - a->monotonic,
+			return a->monotonic + rescale(source - a->source,
+						      b->monotonic - a->monotonic,
 						      b->source - a->source);
 		if (b->source - a->source >= RATE_BASE_NS) {
 			if (source > b->source)
@@ -177,7 +178,10 @@ uint64_t clock_map_monotonic(struct clock_map *m, uint64_t source)
 	return a->source - source < a->monotonic ? a->monotonic - (a->source - source) : 0;
 }
 
-/* Both clocks rise together, and run alike to some parts in a million: a step from a near guess, and a search of what is left. */
+/*
+ * Both clocks rise together, and run alike to some parts in a million: a step from a near guess,
+ * and a search of what is left.
+ */
 uint64_t clock_map_from_monotonic(struct clock_map *m, uint64_t monotonic)
 {
 	uint64_t source = monotonic, at;
@@ -232,7 +236,8 @@ uint64_t clock_map_realtime(const struct clock_map *m, uint64_t source, uint64_t
 	if (!b || !b->realtime)
 		return 0;
 	apart = source > b->source ? source - b->source : b->source - source;
-	if (source > b->source ? __builtin_add_overflow(b->realtime, apart, &ret) : __builtin_sub_overflow(b->realtime, apart, &ret))
+	if (source > b->source ? __builtin_add_overflow(b->realtime, apart, &ret)
+			       : __builtin_sub_overflow(b->realtime, apart, &ret))
 		return 0;
 	*ret_doubt = apart / REALTIME_OFF + b->width;
 	return ret;

@@ -59,8 +59,8 @@ uint64_t clock_map_monotonic(struct clock_map *m, uint64_t source);
 /* The other way round: the input's time of that moment, to within a nanosecond. */
 uint64_t clock_map_from_monotonic(struct clock_map *m, uint64_t monotonic);
 /*
- * CLOCK_REALTIME of that moment as the nearest bracket has it, and how far it may be off if nobody has set that clock meanwhile. 0: not known.
- * Any thread may ask.
+ * CLOCK_REALTIME of that moment as the nearest bracket has it, and how far it may be off if nobody
+ * has set that clock meanwhile. 0: not known. Any thread may ask.
  */
 uint64_t clock_map_realtime(const struct clock_map *m, uint64_t source, uint64_t *ret_doubt);
 bool clock_map_known(const struct clock_map *m);

@@ -19,13 +19,15 @@ struct file_requester {
 		int *ret_fd);
 	void *arg;
 	/*
-	 * Says of a file that was found whether it is what was asked for (common/decoder/protocol.h says what that means). Due
-	 * for each of them, before the next is asked for. 0, or as ask(). NULL where nobody wants to know.
+	 * Says of a file that was found whether it is what was asked for (common/decoder/protocol.h
+	 * says what that means). Due for each of them, before the next is asked for. 0, or as
+	 * ask(). NULL where nobody wants to know.
 	 */
 	int (*judge)(void *arg, const struct file_verdict *verdict);
 };
 
-static inline int file_requester_judge(const struct file_requester *files, const struct file_answer *file, bool recognised)
+static inline int file_requester_judge(const struct file_requester *files,
+				       const struct file_answer *file, bool recognised)
 {
 	const struct file_verdict verdict = {.req = file->req, .recognised = recognised};
 

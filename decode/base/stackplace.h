@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One place of a thread's stack: who finds stacks (decode/stack/) and who knows calls (decode/calls/) speak of it. */
+/*
+ * One place of a thread's stack: who finds stacks (decode/stack/) and who knows calls
+ * (decode/calls/) speak of it.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -25,8 +25,9 @@ struct node {
 };
 
 /*
- * An open-addressing set of numbers; its user compares what they stand for. Not common/base/hashmap.h: a frame has six keys,
- * and with millions of stacks four bytes a slot instead of 24 are what the memory limit is spent on.
+ * An open-addressing set of numbers; its user compares what they stand for. Not
+ * common/base/hashmap.h: a frame has six keys, and with millions of stacks four bytes a slot
+ * instead of 24 are what the memory limit is spent on.
  */
 struct set {
 	uint32_t *slots;
@@ -180,7 +181,8 @@ uint32_t stacktab_push(struct stacktab *st, uint32_t parent, uint32_t frame)
 			return id;
 	depth = stacktab_depth(st, parent);
 	if (parent >= st->n_nodes || frame == 0 || frame >= st->n_frames ||
-	    depth >= STACKTAB_MAX_DEPTH || !set_grow(st, &st->node_set, st->n_nodes, hash_of_node) ||
+	    depth >= STACKTAB_MAX_DEPTH ||
+	    !set_grow(st, &st->node_set, st->n_nodes, hash_of_node) ||
 	    !array_grow(st, (void **)&st->nodes, st->n_nodes, &st->max_nodes, sizeof(*st->nodes))) {
 		st->dropped++;
 		return parent;

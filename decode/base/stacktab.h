@@ -28,7 +28,8 @@ enum frame_kind {
 	FRAME_KIND_KERNEL,
 	FRAME_KIND_VDSO,
 	FRAME_KIND_JIT,
-	FRAME_KIND_UNKNOWN, /* in no known symbol; the name says the object, or that there is none */
+	/* in no known symbol; the name says the object, or that there is none */
+	FRAME_KIND_UNKNOWN,
 	FRAME_KIND_INLINED,
 	FRAME_KIND_MISSING, /* stands for callers that are not known */
 	FRAME_KIND_PYTHON,  /* a function of Python, which CPython ran */

@@ -12,7 +12,10 @@
 #define FIRST_SLOTS 1024u
 #define FIRST_ENTRIES 512u
 
-/* Own tables and not common/base/hashmap.h: a key is a text, which the entry holds, and a map's slot is six times as large. */
+/*
+ * Own tables and not common/base/hashmap.h: a key is a text, which the entry holds, and a map's
+ * slot is six times as large.
+ */
 struct entry {
 	const char *text;
 	uint32_t len;
@@ -142,7 +145,8 @@ uint32_t strtab_add(struct strtab *t, const char *s, size_t len, bool *ret_new)
 	if (len == 0)
 		return STRTAB_EMPTY;
 	hash = (uint32_t)(hash_bytes(t->seed, s, len) >> 32);
-	for (at = hash & (t->n_slots - 1); (id = t->slots[at]) != 0; at = (at + 1) & (t->n_slots - 1)) {
+	for (at = hash & (t->n_slots - 1); (id = t->slots[at]) != 0;
+	     at = (at + 1) & (t->n_slots - 1)) {
 		const struct entry *e = &t->entries[id];
 
 		if (e->hash == hash && e->len == len && memcmp(e->text, s, len) == 0)
@@ -150,7 +154,8 @@ uint32_t strtab_add(struct strtab *t, const char *s, size_t len, bool *ret_new)
 	}
 	if (len > UINT32_MAX - 1 || t->n_entries == UINT32_MAX ||
 	    (t->n_entries == t->max_entries && !grow_entries(t)) ||
-	    (t->n_entries >= t->n_slots / 2 && !grow_slots(t) && t->n_entries >= t->n_slots / 8 * 7) ||
+	    (t->n_entries >= t->n_slots / 2 && !grow_slots(t) &&
+	     t->n_entries >= t->n_slots / 8 * 7) ||
 	    !(text = arena_copy(t, s, len))) {
 		t->dropped++;
 		return STRTAB_FULL;

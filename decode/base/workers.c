@@ -170,7 +170,10 @@ void workers_submit(struct workers *w, struct work *work)
 	(void)pthread_mutex_unlock(&w->lock);
 }
 
-/* What the caller does while it waits: first of what has time, so that the threads can go on with what has not. */
+/*
+ * What the caller does while it waits: first of what has time, so that the threads can go on with
+ * what has not.
+ */
 static struct work *take_for(struct workers *w, struct work *wanted)
 {
 	struct work *work = wanted->later ? queue_take_this(&w->later, wanted) : NULL;

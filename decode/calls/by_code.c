@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules that go by what code does to the stack: returns that are jumps, and jumps that come back. */
+/*
+ * The rules that go by what code does to the stack: returns that are jumps, and jumps that come
+ * back.
+ */
 #include "decode/calls/callstack_internal.h"
 
 /* Bytes, with what may be around it. */
@@ -10,7 +13,8 @@ enum callstack_slot cs_slot_before(struct callstack *cs, uint64_t from)
 	return cs->ops.slot ? cs->ops.slot(cs->arg, from) : CALLSTACK_SLOT_PLAIN;
 }
 
-bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to,
+		  const struct callfunc *f)
 {
 	struct frame fr;
 	uint32_t i;
@@ -21,7 +25,8 @@ bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t t
 	if (i == 0 || !f->known)
 		return false;
 	for (uint32_t k = i; k > 1; k--)
-		if (cs->frames[k - 2].f == f && cs->frames[k - 1].back && cs->ops.lands(cs->arg, cs->frames[k - 1].back - 1, to))
+		if (cs->frames[k - 2].f == f && cs->frames[k - 1].back &&
+		    cs->ops.lands(cs->arg, cs->frames[k - 1].back - 1, to))
 			return false;
 	if (i < cs->n)
 		cs_unwind_to(cs, time, i);
@@ -36,15 +41,20 @@ bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t t
 	return true;
 }
 
-void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t to, uint64_t from, bool indirect)
+void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t to,
+			uint64_t from, bool indirect)
 {
 	const struct callfunc *of = cs_top(cs)->f;
 	enum callstack_slot slot;
 
 	if (of->known && !cs_top(cs)->origin) {
 		slot = indirect ? cs_slot_before(cs, from) : CALLSTACK_SLOT_PLAIN;
-		/* a direct one to what has no name, of which nothing says that it is a part, may come back as well */
-		if (slot == CALLSTACK_SLOT_PUSHED || (indirect ? !f->known && !cs_slot_loads(slot) : f->is_unnamed))
+		/*
+		 * a direct one to what has no name, of which nothing says that it is a part, may
+		 * come back as well
+		 */
+		if (slot == CALLSTACK_SLOT_PUSHED ||
+		    (indirect ? !f->known && !cs_slot_loads(slot) : f->is_unnamed))
 			cs_top(cs)->origin = of;
 	}
 	cs_replace(cs, time, f, to, from);
@@ -57,7 +67,8 @@ bool cs_is_same_call(const struct callstack *cs, uint64_t to, const struct callf
 	if (cs->n < 2 || cs->over || !f->known)
 		return false;
 	top = &cs->frames[cs->n - 1];
-	return top->f != f && cs->frames[cs->n - 2].f == f && top->back && to - top->back - 1 < LONGEST_RETURN;
+	return top->f != f && cs->frames[cs->n - 2].f == f && top->back &&
+	       to - top->back - 1 < LONGEST_RETURN;
 }
 
 bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
@@ -67,7 +78,10 @@ bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 	bool first;
 
 	if (cs_top(cs)->half && cs->n > 1) {
-		/* It takes its own address from the stack, or puts another one in its place: nothing returns to it. */
+		/*
+		 * It takes its own address from the stack, or puts another one in its place:
+		 * nothing returns to it.
+		 */
 		cs_pop(cs, time, 1);
 		if (slot == CALLSTACK_SLOT_PLAIN || cs_slot_loads(slot))
 			return false;

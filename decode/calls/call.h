@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A call that is open, and what must be known of it when it ends. It lies on the one stack of its thread
- * (decode/calls/callstack.h); who draws calls gets it at the begin and at the end, and keeps none.
+ * A call that is open, and what must be known of it when it ends. It lies on the one stack of its
+ * thread (decode/calls/callstack.h); who draws calls gets it at the begin and at the end, and keeps
+ * none.
  */
 #pragma once
 

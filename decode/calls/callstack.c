@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many frames are left, the outermost, or fewer: no less than `outermost`. False: 0, there are none. */
+/*
+ * So many frames are left, the outermost, or fewer: no less than `outermost`. False: 0, there are
+ * none.
+ */
 static bool unwind_within(struct callstack *cs, uint64_t time, uint32_t keep, uint32_t outermost)
 {
 	if (keep == 0)
@@ -18,8 +21,9 @@ static bool unwind_within(struct callstack *cs, uint64_t time, uint32_t keep, ui
 }
 
 /*
- * Into a function that is on the stack, but not on top: all in it is unwound. Where its calls land at `to` when an exception leaves them: in the
- * innermost whose call that is. Else it may be any that is on the stack. A part is on the stack as what it is a part of.
+ * Into a function that is on the stack, but not on top: all in it is unwound. Where its calls land
+ * at `to` when an exception leaves them: in the innermost whose call that is. Else it may be any
+ * that is on the stack. A part is on the stack as what it is a part of.
  */
 static bool to_function(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
 {
@@ -83,7 +87,10 @@ static void add_point(struct callstack *cs, struct frame *fr, uint64_t to)
 	fr->points[0] = to;
 }
 
-/* Where several calls have been to setjmp there, and are still on the stack: to the last one, but it may be any. */
+/*
+ * Where several calls have been to setjmp there, and are still on the stack: to the last one, but
+ * it may be any.
+ */
 static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	uint32_t keep = 0, outermost = 0;
@@ -91,7 +98,8 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 	if (cs->over && !is_point(cs, to))
 		return false;
 	for (uint32_t i = cs->n; i > 0; i--) {
-		if (!cs_has_point(&cs->frames[i - 1], to) || cs->frames[i - 1].f != cs_function(cs, to, NULL))
+		if (!cs_has_point(&cs->frames[i - 1], to) ||
+		    cs->frames[i - 1].f != cs_function(cs, to, NULL))
 			continue;
 		if (keep == 0)
 			keep = i;
@@ -101,8 +109,9 @@ static bool to_setjmp(struct callstack *cs, uint64_t time, uint64_t to)
 }
 
 /*
- * Within a function that has just loaded the stack pointer: a longjmp of its own, to itself or to an outer call of the same function. Which it
- * was only returns show, and they end what is within. False: there is one call of it.
+ * Within a function that has just loaded the stack pointer: a longjmp of its own, to itself or to
+ * an outer call of the same function. Which it was only returns show, and they end what is within.
+ * False: there is one call of it.
  */
 static bool to_outer_call(struct callstack *cs, uint64_t time, const struct callfunc *f)
 {
@@ -154,7 +163,8 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		return;
 	}
 	inner = !first && cs->n && cs_top(cs)->f == f;
-	half = !first && (f->is_thunk || (inner && cs->ops.is_half && cs->ops.is_half(cs->arg, to)));
+	half = !first &&
+	       (f->is_thunk || (inner && cs->ops.is_half && cs->ops.is_half(cs->arg, to)));
 	same = !first && cs_is_same_call(cs, to, f);
 	if (same)
 		hide(cs, time);
@@ -177,7 +187,10 @@ void callstack_call(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 		cs_begin(cs, time, fr, CALLSTACK_CALL);
 }
 
-/* What leaves the frame on top says that it is another call than the one from before the gap, which it was taken for. */
+/*
+ * What leaves the frame on top says that it is another call than the one from before the gap, which
+ * it was taken for.
+ */
 static bool is_disproven(const struct callstack *cs)
 {
 	return cs->believed && cs->believed == cs->n && !cs_is_switching(cs);
@@ -228,8 +241,8 @@ static void return_outward(struct callstack *cs, uint64_t time, uint64_t to)
 }
 
 /*
- * Right behind a call that throws, and never returns, may lie a landing pad: of another call, in an outer call of the same function.
- * False: it is none of these.
+ * Right behind a call that throws, and never returns, may lie a landing pad: of another call, in an
+ * outer call of the same function. False: it is none of these.
  */
 static bool to_pad_behind(struct callstack *cs, uint64_t time, uint32_t thrower, uint64_t to)
 {
@@ -244,7 +257,10 @@ static bool to_pad_behind(struct callstack *cs, uint64_t time, uint32_t thrower,
 	return false;
 }
 
-/* To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was left. */
+/*
+ * To where an outer frame returns to: everything inside of it ends. It may go on: a stack that was
+ * left.
+ */
 static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	const bool wrong = is_disproven(cs);
@@ -270,8 +286,12 @@ static bool to_outer(struct callstack *cs, uint64_t time, uint64_t to)
 	return false;
 }
 
-/* A return to a function's first instruction: a jump made of push and ret, or the first switch to a stack of its own. */
-static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+/*
+ * A return to a function's first instruction: a jump made of push and ret, or the first switch to a
+ * stack of its own.
+ */
+static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to,
+		     const struct callfunc *f)
 {
 	cs->stats.tails++;
 	if (cs_top(cs)->inner && cs->n > 1) {
@@ -286,8 +306,12 @@ static void to_first(struct callstack *cs, uint64_t time, uint64_t from, uint64_
 		cs_replace(cs, time, f, to, from);
 }
 
-/* Nothing says what it leaves; but nothing is around the thread's first function. Any call within that may be another one's. */
-static void to_unexplained(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+/*
+ * Nothing says what it leaves; but nothing is around the thread's first function. Any call within
+ * that may be another one's.
+ */
+static void to_unexplained(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to,
+			   const struct callfunc *f)
 {
 	const struct frame fr = {.f = f, .ip = to, .site = from, .back = cs_top(cs)->back};
 
@@ -334,7 +358,8 @@ void callstack_return(struct callstack *cs, uint64_t time, uint64_t from, uint64
 	f = cs_function(cs, to, &first);
 	if (!first && to_setjmp(cs, time, to))
 		return; /* getcontext and setcontext */
-	if (!first && cs_slot_before(cs, from) != CALLSTACK_SLOT_LOADED && cs_to_origin(cs, time, from, to, f))
+	if (!first && cs_slot_before(cs, from) != CALLSTACK_SLOT_LOADED &&
+	    cs_to_origin(cs, time, from, to, f))
 		return;
 	if (!first && to_function(cs, time, to, f))
 		return;
@@ -396,7 +421,8 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	if (f == of && indirect && (cs_switch_inlined(cs, time, to) || to_outer_call(cs, time, f)))
 		return;
 	/* a direct one to its own first instruction may be a loop as well */
-	if (f == of && (f->is_plt || ((!cs_top(cs)->pending || cs_top(cs)->same) && !(first && indirect))))
+	if (f == of &&
+	    (f->is_plt || ((!cs_top(cs)->pending || cs_top(cs)->same) && !(first && indirect))))
 		return;
 	if (f->is_thunk && first)
 		return; /* it goes on from there */
@@ -410,13 +436,15 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	if (cs_switch(cs, time, from, to))
 		return;
 	/* a part of the function that jumps there, without a name: the same call goes on */
-	if (!indirect && (f->is_part || (f->is_unnamed && cs->ops.in_parts && cs->ops.in_parts(cs->arg, from, to)))) {
+	if (!indirect && (f->is_part || (f->is_unnamed && cs->ops.in_parts &&
+					 cs->ops.in_parts(cs->arg, from, to)))) {
 		cs_top(cs)->part = f;
 		return;
 	}
 	if (first) {
 		cs->stats.tails++;
-		if (cs_has_just_switched(cs) && indirect && !f->is_switch) /* not to its second half */
+		/* not to its second half */
+		if (cs_has_just_switched(cs) && indirect && !f->is_switch)
 			cs_switch_new(cs, time, from, to, f);
 		else
 			cs_replace_by_jump(cs, time, f, to, from, indirect);
@@ -424,7 +452,10 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	if (f->known && cs_function(cs, from, NULL) == f)
 		return; /* within such a part */
-	/* A return made of pop and jmp, as libraries of coroutines do; or what has loaded the stack pointer for its caller. */
+	/*
+	 * A return made of pop and jmp, as libraries of coroutines do; or what has loaded the stack
+	 * pointer for its caller.
+	 */
 	if (cs_top(cs)->back == to) {
 		loaded = cs_top(cs)->loaded && !cs_top(cs)->called;
 		cs_pop(cs, time, 1);
@@ -436,26 +467,38 @@ void callstack_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t
 	}
 	if (to_outer(cs, time, to) || cs_return_to_outer(cs, time, to) || to_setjmp(cs, time, to))
 		return;
-	/* generated code may put the stack pointer back before it goes on at a known place, but not before it goes anywhere */
-	if (!(indirect && cs_slot_before(cs, from) == CALLSTACK_SLOT_LOADED) && cs_to_origin(cs, time, from, to, f))
+	/*
+	 * generated code may put the stack pointer back before it goes on at a known place, but not
+	 * before it goes anywhere
+	 */
+	if (!(indirect && cs_slot_before(cs, from) == CALLSTACK_SLOT_LOADED) &&
+	    cs_to_origin(cs, time, from, to, f))
 		return;
-	/* what unwinds knows only when it runs where it goes; else it is code that several functions end in, as those that call an interpreter */
+	/*
+	 * what unwinds knows only when it runs where it goes; else it is code that several
+	 * functions end in, as those that call an interpreter
+	 */
 	if ((indirect || !of->known) &&
-	    (to_function(cs, time, to, f) || cs_unwind_to_outer(cs, time, f, to) || cs_stack_unwound(cs, time, to)))
+	    (to_function(cs, time, to, f) || cs_unwind_to_outer(cs, time, f, to) ||
+	     cs_stack_unwound(cs, time, to)))
 		return;
 	if (cs_unpark(cs, time, to))
 		return;
 	known = indirect && f->known && of->known;
 	/*
-	 * Into the middle of something that nobody has called: another stack, which was left where nobody saw it; or code that is shared
-	 * (mempcpy goes on in memmove), which the jump itself says, or that has no names.
+	 * Into the middle of something that nobody has called: another stack, which was left where
+	 * nobody saw it; or code that is shared (mempcpy goes on in memmove), which the jump itself
+	 * says, or that has no names.
 	 */
 	if (known && cs_has_just_switched(cs)) {
 		cs_switch_unknown(cs, time, to);
 		return;
 	}
 	cs->stats.unexplained += known;
-	/* the end of what unwinds, say, whose begin is not known: so it is with who goes on, and nobody has seen him called */
+	/*
+	 * the end of what unwinds, say, whose begin is not known: so it is with who goes on, and
+	 * nobody has seen him called
+	 */
 	if (known && cs->n == 1 && cs_top(cs)->back == 0 && !cs_top(cs)->begins) {
 		cs_pop(cs, time, 1);
 		cs_base(cs, time, to, CALLSTACK_FOUND);
@@ -494,7 +537,10 @@ static bool is_interrupted_at(const struct frame *fr, uint64_t ip)
 	return fr->is_signal && (fr->resume == ip || fr->back == ip);
 }
 
-/* So many frames are left, where a handler, the next one, has interrupted them. `asked`: the one on top has asked to be ended. */
+/*
+ * So many frames are left, where a handler, the next one, has interrupted them. `asked`: the one on
+ * top has asked to be ended.
+ */
 static void end_handler(struct callstack *cs, uint64_t time, uint32_t keep, bool asked)
 {
 	bool other = false;
@@ -513,7 +559,8 @@ static void begin_handler(struct callstack *cs, uint64_t time, const struct fram
 	enum callstack_why why = CALLSTACK_SIGNAL;
 
 	cs->stats.signals++;
-	if (cs->waiting && fr->in_place && (waiting_exchanges(cs->waiting) || !waiting_has_handler(cs->waiting, fr->f))) {
+	if (cs->waiting && fr->in_place &&
+	    (waiting_exchanges(cs->waiting) || !waiting_has_handler(cs->waiting, fr->f))) {
 		cs->stats.doubted++;
 		why = CALLSTACK_SIGNAL_DOUBTED;
 	} else if (cs->waiting && !fr->in_place) {
@@ -543,7 +590,10 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 		cs->is_new = false;
 		return;
 	}
-	/* a handler that was interrupted where it asks to be ended, by another one that has asked there: that one ends */
+	/*
+	 * a handler that was interrupted where it asks to be ended, by another one that has asked
+	 * there: that one ends
+	 */
 	asks = was_stopped && cs->stop_back && cs_top(cs)->is_signal;
 	asked = asks && cs_top(cs)->tail; /* where it has returned to */
 	if (asks && cs_top(cs)->resume == ip) {
@@ -570,12 +620,21 @@ void callstack_resume(struct callstack *cs, uint64_t time, uint64_t ip)
 	if (was_stopped && first && cs_go_injected(cs, time, f, ip))
 		return;
 	if (was_stopped && first) {
-		/* `back`: an interrupted system call goes on after its instruction, or is made again. */
-		fr = (struct frame){.f = f, .ip = ip, .resume = cs->stop_ip, .back = cs->stop_back, .is_signal = true, .in_place = asked};
+		/*
+		 * `back`: an interrupted system call goes on after its instruction, or is made
+		 * again.
+		 */
+		fr = (struct frame){.f = f,
+				    .ip = ip,
+				    .resume = cs->stop_ip,
+				    .back = cs->stop_back,
+				    .is_signal = true,
+				    .in_place = asked};
 		begin_handler(cs, time, &fr);
 		return;
 	}
-	if (asked && cs->waiting && (waiting_was_used(cs->waiting) || waiting_exchanges(cs->waiting))) {
+	if (asked && cs->waiting &&
+	    (waiting_was_used(cs->waiting) || waiting_exchanges(cs->waiting))) {
 		waiting_exchange(cs->waiting);
 		cs_switch_unknown(cs, time, ip);
 		return;

@@ -1,25 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the stack of calls: callstack.c has the rules, by_code.c those that go by what code does to the
- * stack, switches.c those of several stacks, goroutines.c those of Go's runtime, frames.c the frames that they move, waiting.c the
- * stacks that do not run, parked.c pieces that have ended and may go on, outer.c the frames around all, of which only a stack tells.
+ * Inside of the stack of calls: callstack.c has the rules, by_code.c those that go by what code
+ * does to the stack, switches.c those of several stacks, goroutines.c those of Go's runtime,
+ * frames.c the frames that they move, waiting.c the stacks that do not run, parked.c pieces that
+ * have ended and may go on, outer.c the frames around all, of which only a stack tells.
  */
 #pragma once
 
 #include "decode/calls/callstack.h"
 #include "decode/calls/waiting.h"
 
-/* What may go on, of one thread: pieces of a stack that ended without a return. The oldest are given up first. */
+/*
+ * What may go on, of one thread: pieces of a stack that ended without a return. The oldest are
+ * given up first.
+ */
 #define MAX_PARKED_PIECES 64u
 #define MAX_PARKED_DEPTH 256u
 /* Of one call: the last of those where it has called setjmp. */
 #define MAX_POINTS 2u
 #define MAX_SETJMPS 64u
-/* From before gaps: the first piece and the last one, and of those between as many as make no more frames. */
+/*
+ * From before gaps: the first piece and the last one, and of those between as many as make no more
+ * frames.
+ */
 #define MAX_BEFORE 1024u
 /* What switches stacks has so many frames, with its caller. */
 #define SWITCH_DEPTH 4u
-/* So far out a call is looked for on top of which a stack of its own has begun: some do that at each switch. */
+/*
+ * So far out a call is looked for on top of which a stack of its own has begun: some do that at
+ * each switch.
+ */
 #define MAX_SPLIT_DEPTH 1024u
 /* A stack that is one of several: so many returns are kept that show which. */
 #define MAX_PATH 64u
@@ -28,29 +38,55 @@ struct frame {
 	uint64_t back; /* where it returns to; 0: not known */
 	const struct callfunc *f;
 	uint64_t ip;	 /* an address in it */
-	const struct callfunc *origin; /* it has left it by an indirect jump, and may come back; NULL: none */
-	const struct callfunc *part; /* it has gone on in that, which is a part of it, or code that is shared; NULL: none */
+	/* it has left it by an indirect jump, and may come back; NULL: none */
+	const struct callfunc *origin;
+	/* it has gone on in that, which is a part of it, or code that is shared; NULL: none */
+	const struct callfunc *part;
 	uint64_t resume; /* of a signal handler: what it interrupted; else 0 */
 	bool pending;	 /* a PLT entry: it begins when it is known who it stands for */
 	bool tail;	 /* by a jump */
 	bool is_signal;
-	bool loaded;	 /* it has loaded the stack pointer: it returns, or jumps, on another stack perhaps */
+	/* it has loaded the stack pointer: it returns, or jumps, on another stack perhaps */
+	bool loaded;
 	bool called;	 /* and has called something since */
-	bool inner;	 /* called within its own function: half of a jump by push and ret, perhaps */
+	/* called within its own function: half of a jump by push and ret, perhaps */
+	bool inner;
 	bool half;	 /* so it is, by its code: no call */
-	bool same;	 /* called back by what its caller, of the same function, has called: it is the same call, see cs_is_same_call() */
+	/*
+	 * called back by what its caller, of the same function, has called: it is the same call,
+	 * see cs_is_same_call()
+	 */
+	bool same;
 	bool begins;	 /* the thread began here: nothing is around it */
-	bool first;	 /* a stack of its own began here: nothing is around it but what has set that up, as runtime.goexit */
+	/*
+	 * a stack of its own began here: nothing is around it but what has set that up, as
+	 * runtime.goexit
+	 */
+	bool first;
 	bool seen;	 /* a stack has named it, no branch */
 	bool cut;	 /* there are more around it, which that stack has not named */
-	bool handled;	 /* it was a signal handler, of which it is not known what it has interrupted */
-	bool in_place;	 /* a signal handler that began where another one had asked to be ended: a stack of its own, perhaps */
-	bool apart;	 /* in `before`: what stands before it is from an earlier gap, and it is not proven that it is around it */
+	/* it was a signal handler, of which it is not known what it has interrupted */
+	bool handled;
+	/*
+	 * a signal handler that began where another one had asked to be ended: a stack of its own,
+	 * perhaps
+	 */
+	bool in_place;
+	/*
+	 * in `before`: what stands before it is from an earlier gap, and it is not proven that it
+	 * is around it
+	 */
+	bool apart;
 	bool more_points; /* than are kept */
 	uint64_t points[MAX_POINTS]; /* where its calls of setjmp return to; 0: none */
-	uint64_t returned; /* bits of where calls have returned to that did not load the stack pointer, see cs_return_bit() */
+	/*
+	 * bits of where calls have returned to that did not load the stack pointer, see
+	 * cs_return_bit()
+	 */
+	uint64_t returned;
 	uint64_t site;
-	struct call call; /* the last member: the user's, from begin() to end(), and nothing before */
+	/* the last member: the user's, from begin() to end(), and nothing before */
+	struct call call;
 };
 
 /* Frames that ended although they did not return: the stack of a coroutine, perhaps. */
@@ -62,8 +98,16 @@ struct parked {
 
 /* Where a stack has gone on, and what it has returned to since: those that wait so may be it. */
 struct way {
-	const struct callfunc *in; /* NULL: to path[0]; else within this function, who knows where: path[0] is the first return after that */
-	uint64_t point; /* and there one of its calls has been to setjmp, which returns again; 0: nobody knows one there */
+	/*
+	 * NULL: to path[0]; else within this function, who knows where: path[0] is the first return
+	 * after that
+	 */
+	const struct callfunc *in;
+	/*
+	 * and there one of its calls has been to setjmp, which returns again; 0: nobody knows one
+	 * there
+	 */
+	uint64_t point;
 	uint64_t path[MAX_PATH]; /* behind a signal handler: what it has interrupted */
 	bool pads[MAX_PATH]; /* an exception landed there */
 	uint32_t n; /* of path */
@@ -87,10 +131,17 @@ static inline void way_close(struct way *w)
 	w->n = 0;
 }
 
-/* Stacks that are the same from end to end, and wait: it makes no difference which of them goes on. */
+/*
+ * Stacks that are the same from end to end, and wait: it makes no difference which of them goes on.
+ */
 struct waiting_stack {
-	struct frame *frames; /* the outermost first. The innermost has switched, and returns to where they wait */
-	struct way *way; /* of the last time that it ran: what is around is that of one that fits. NULL: it is known whose frames these are */
+	/* the outermost first. The innermost has switched, and returns to where they wait */
+	struct frame *frames;
+	/*
+	 * of the last time that it ran: what is around is that of one that fits. NULL: it is known
+	 * whose frames these are
+	 */
+	struct way *way;
 	uint32_t n;
 	uint64_t count;
 	const struct callstack *owner; /* a thread's own stack: it goes on there. NULL: anywhere */
@@ -108,17 +159,25 @@ struct callstack {
 	struct frame *frames;
 	uint32_t n, room;
 	struct budget *budget; /* borrowed; may be NULL */
-	size_t charged, charged_before; /* frames beyond CALLSTACK_FREE_DEPTH that there is room for */
+	/* frames beyond CALLSTACK_FREE_DEPTH that there is room for */
+	size_t charged, charged_before;
 	uint32_t n_open; /* that have begun: neither pending nor hidden */
 	uint64_t over; /* calls beyond the deepest frame that is kept */
-	/* Gaps: a hypothesis. The outermost first, in pieces of which each lies between two gaps, see frame.apart. */
+	/*
+	 * Gaps: a hypothesis. The outermost first, in pieces of which each lies between two gaps,
+	 * see frame.apart.
+	 */
 	struct frame *before;
 	uint32_t n_before;
-	/* Around frames[0], which is to return to the last of them: the outermost first. None has begun; a stack has named them. */
+	/*
+	 * Around frames[0], which is to return to the last of them: the outermost first. None has
+	 * begun; a stack has named them.
+	 */
 	struct frame *outer;
 	uint32_t n_outer;
 	enum callstack_why outer_why;
-	uint32_t believed; /* so many frames, the outermost, are from before the gap, and no return has proven them */
+	/* so many frames, the outermost, are from before the gap, and no return has proven them */
+	uint32_t believed;
 	struct parked *parked;
 	uint32_t n_parked;
 	uint64_t clock;
@@ -136,21 +195,27 @@ struct callstack {
 	bool go_never;	 /* the thread runs no goroutine */
 	struct callstack_run run; /* of the stack that runs, as the runtime has told */
 	/*
-	 * What the runtime tells next is of after these; 0: not known. Times may be later than what they are of, so they are those of the switch
-	 * before, where the runtime has told of that.
+	 * What the runtime tells next is of after these; 0: not known. Times may be later than what
+	 * they are of, so they are those of the switch before, where the runtime has told of that.
 	 */
 	uint64_t left_at; /* a goroutine was left last, or the thread began */
 	uint64_t stops_after, goes_on_after;
 	struct callstack_stats stats;
 };
 
-/* Room for so many frames was asked for: whether the budget has it. *charged: what was taken before. */
+/*
+ * Room for so many frames was asked for: whether the budget has it. *charged: what was taken
+ * before.
+ */
 bool cs_charge(struct callstack *cs, size_t *charged, size_t n);
 void cs_uncharge(struct callstack *cs);
 
 /* ---- callstack.c */
 
-/* The frames from before the gap do not go on: it is at `ip`, and they may be around that, as before any gap. */
+/*
+ * The frames from before the gap do not go on: it is at `ip`, and they may be around that, as
+ * before any gap.
+ */
 void cs_disprove(struct callstack *cs, uint64_t time, uint64_t ip);
 
 /* So many frames, the outermost, are left. */
@@ -174,27 +239,35 @@ static inline bool cs_slot_loads(enum callstack_slot slot)
 }
 
 /*
- * Into the middle of a function that a call was in before it jumped elsewhere: that call goes on there. Unless a landing pad of
- * an outer one is there, or that function was called since.
+ * Into the middle of a function that a call was in before it jumped elsewhere: that call goes on
+ * there. Unless a landing pad of an outer one is there, or that function was called since.
  */
-bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f);
-/* The call on top goes on elsewhere; where that is code without names, or it has left an address of its own to return to, it may come back. */
-void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t to, uint64_t from, bool indirect);
+bool cs_to_origin(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to,
+		  const struct callfunc *f);
 /*
- * A return of an address that the code has put there is a jump. True: that is all. Else it is still to be looked at as a return, of
- * the frame on top.
+ * The call on top goes on elsewhere; where that is code without names, or it has left an address of
+ * its own to return to, it may come back.
+ */
+void cs_replace_by_jump(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t to,
+			uint64_t from, bool indirect);
+/*
+ * A return of an address that the code has put there is a jump. True: that is all. Else it is still
+ * to be looked at as a return, of the frame on top.
  */
 bool cs_is_jump(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
 
 /*
- * The frame on top calls its caller back, right behind the return that it would have returned to: on a piece of a stack that it has made for the
- * rest of that call (-fsplit-stack).
+ * The frame on top calls its caller back, right behind the return that it would have returned to:
+ * on a piece of a stack that it has made for the rest of that call (-fsplit-stack).
  */
 bool cs_is_same_call(const struct callstack *cs, uint64_t to, const struct callfunc *f);
 
 /* ---- goroutines.c */
 
-/* Before what `f` is called for by the frame on top: the goroutine stops, perhaps, and its frames end. True: `f` is on the thread's own stack. */
+/*
+ * Before what `f` is called for by the frame on top: the goroutine stops, perhaps, and its frames
+ * end. True: `f` is on the thread's own stack.
+ */
 bool cs_go_leave(struct callstack *cs, uint64_t time, const struct callfunc *f);
 /* The frame on top jumps out of the runtime's switch. False: it does not. */
 bool cs_go_on(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
@@ -244,18 +317,26 @@ static inline bool cs_lands(struct callstack *cs, const struct frame *callee, ui
 	return callee->back && cs->ops.lands(cs->arg, callee->back - 1, pad);
 }
 
-/* Room for one more on top, to be filled in, and then begun unless it is pending. NULL: it is too deep, and counted as that. */
+/*
+ * Room for one more on top, to be filled in, and then begun unless it is pending. NULL: it is too
+ * deep, and counted as that.
+ */
 struct frame *cs_add(struct callstack *cs);
 void cs_begin(struct callstack *cs, uint64_t time, struct frame *fr, enum callstack_why why);
 /* All frames end, and what the runtime has told of them. */
 void cs_drop(struct callstack *cs, uint64_t time);
-/* A frame begins on top; or around everything since the stack was found, with `more` like it to follow. */
+/*
+ * A frame begins on top; or around everything since the stack was found, with `more` like it to
+ * follow.
+ */
 void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum callstack_why why);
-void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why);
+void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more,
+		     enum callstack_why why);
 /* The topmost n end. */
 void cs_pop(struct callstack *cs, uint64_t time, uint32_t n);
 /* The frame on top is another function's now. */
-void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip, uint64_t site);
+void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip,
+		uint64_t site);
 /* The first frame of what is known. */
 void cs_base(struct callstack *cs, uint64_t time, uint64_t ip, enum callstack_why why);
 /* The last frame that was known has returned to there: so that was around it. */
@@ -269,9 +350,13 @@ void cs_show(struct callstack *cs, uint64_t time);
 void cs_push_outer(struct callstack *cs, uint64_t time);
 /* The calls have shown that they are not around. */
 void cs_forget_outer(struct callstack *cs);
-/* All frames inside of the one that returns to `to` end, and that; or inside of the one of function `f`, which `pad` is in. */
+/*
+ * All frames inside of the one that returns to `to` end, and that; or inside of the one of function
+ * `f`, which `pad` is in.
+ */
 bool cs_return_to_outer(struct callstack *cs, uint64_t time, uint64_t to);
-bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t pad);
+bool cs_unwind_to_outer(struct callstack *cs, uint64_t time, const struct callfunc *f,
+			uint64_t pad);
 
 /* ---- parked.c */
 
@@ -288,7 +373,8 @@ static inline bool cs_is_switching(const struct callstack *cs)
 {
 	const struct frame *top = cs->n ? &cs->frames[cs->n - 1] : NULL;
 
-	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch) && top->f->go == CALLFUNC_GO_NONE;
+	return cs->waiting && top && !cs->over && (top->loaded || top->f->is_switch) &&
+	       top->f->go == CALLFUNC_GO_NONE;
 }
 
 /* And has called nothing since: what begins now, or has not been seen, may be another stack. */
@@ -300,7 +386,10 @@ static inline bool cs_has_just_switched(const struct callstack *cs)
 bool cs_try_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to);
 bool cs_try_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip);
 
-/* It does, from `from` to `to`: a stack goes on that waits there. False: it stays on its stack, or unwinds it, or another one begins. */
+/*
+ * It does, from `from` to `to`: a stack goes on that waits there. False: it stays on its stack, or
+ * unwinds it, or another one begins.
+ */
 static inline bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to)
 {
 	return cs_is_switching(cs) && cs_try_switch(cs, time, from, to);
@@ -309,28 +398,42 @@ static inline bool cs_switch(struct callstack *cs, uint64_t time, uint64_t from,
 /* Likewise, and goes on in the same function, of which a copy of the code that switches is part. */
 static inline bool cs_switch_inlined(struct callstack *cs, uint64_t time, uint64_t ip)
 {
-	return cs_has_just_switched(cs) && cs->frames[cs->n - 1].loaded && cs_try_switch_inlined(cs, time, ip);
+	return cs_has_just_switched(cs) && cs->frames[cs->n - 1].loaded &&
+	       cs_try_switch_inlined(cs, time, ip);
 }
 
 /* No other rule knows what is there: it is a stack that nobody has seen. */
 void cs_switch_unknown(struct callstack *cs, uint64_t time, uint64_t to);
-void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f);
+void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to,
+		   const struct callfunc *f);
 
 /* The stack that runs is left: its `keep` outermost frames wait, and all frames end. */
 void cs_stack_leave(struct callstack *cs, uint64_t time, uint32_t keep, bool go);
 /* Nothing runs: all frames end, and those around them. */
 void cs_stack_end(struct callstack *cs, uint64_t time);
-/* One goes on that waits at `to`; `in`: or within that function, at `to` now, where a call of it has been to setjmp, if any has. */
+/*
+ * One goes on that waits at `to`; `in`: or within that function, at `to` now, where a call of it
+ * has been to setjmp, if any has.
+ */
 void cs_stack_resume(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *in);
-/* The runtime has told which goes on, and it waits there. False: it has not, or that was not seen to stop there. */
+/*
+ * The runtime has told which goes on, and it waits there. False: it has not, or that was not seen
+ * to stop there.
+ */
 bool cs_stack_told(struct callstack *cs, uint64_t time, uint64_t to);
 /* Out of the outermost frame of a stack of which it is not known which it is. True: it is, now. */
 bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to);
-/* Likewise, an exception that lands at `to`, outside of all frames that are known. False: that is no landing pad of one that fits. */
+/*
+ * Likewise, an exception that lands at `to`, outside of all frames that are known. False: that is
+ * no landing pad of one that fits.
+ */
 bool cs_stack_unwound(struct callstack *cs, uint64_t time, uint64_t to);
 /* Likewise, whether that would be one of those. */
 bool cs_stack_unwinds(struct callstack *cs, uint64_t to);
-/* Out of its outermost frame that is known, which may be a signal handler, to the kernel's way back. */
+/*
+ * Out of its outermost frame that is known, which may be a signal handler, to the kernel's way
+ * back.
+ */
 bool cs_stack_may_be_handler(struct callstack *cs, uint64_t to);
 
 /* ---- waiting.c */
@@ -343,22 +446,32 @@ static inline uint64_t waiting_at(const struct waiting_stack *s)
 
 void waiting_stack_fini(struct waiting_stack *s);
 bool waiting_is_complete(const struct waiting *w);
-/* What the runtime has told was not what the calls showed: whatever it tells from now on may be of another switch. */
+/*
+ * What the runtime has told was not what the calls showed: whatever it tells from now on may be of
+ * another switch.
+ */
 void waiting_contradict(struct waiting *w);
 bool waiting_is_contradicted(const struct waiting *w);
 /* Takes what is in *s; false: it is given up. */
 bool waiting_put(struct waiting *w, struct waiting_stack *s) _must_check_;
 /* One of them is not there any more; the frames may be freed with it. */
 void waiting_take(struct waiting *w, struct waiting_stack *s, const struct callstack *by);
-/* The stack that the goroutine has left at the end of that run, NULL: it is not there, or has gone on since. */
+/*
+ * The stack that the goroutine has left at the end of that run, NULL: it is not there, or has gone
+ * on since.
+ */
 struct waiting_stack *waiting_of_goroutine(struct waiting *w, struct callstack_run run);
 /* How many differ that fit, and one of these. */
 uint32_t waiting_find(struct callstack *cs, const struct way *way, struct waiting_stack **ret);
-/* So many of its frames, the outermost, have not returned on that way; 0: or others, around them. */
+/*
+ * So many of its frames, the outermost, have not returned on that way; 0: or others, around them.
+ */
 uint32_t waiting_depth(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
 /* So many of its frames, the outermost, were there when it went on in the one that fits. */
 uint32_t waiting_known(struct callstack *cs, const struct waiting_stack *s, const struct way *way);
-/* Whether one of those that fit is in a frame then that is known; `handler`: of a signal handler. */
+/*
+ * Whether one of those that fit is in a frame then that is known; `handler`: of a signal handler.
+ */
 bool waiting_has(struct callstack *cs, const struct way *way, bool handler);
 /* Functions that are signal handlers for certain. Too many of them are none. */
 void waiting_add_handler(struct waiting *w, const struct callfunc *f);
@@ -372,7 +485,11 @@ bool waiting_was_used(const struct waiting *w);
 bool waiting_has_point(struct callstack *cs, const struct callfunc *f, uint64_t to);
 /* Whether stacks of this process go on on other threads than those that have left them. */
 bool waiting_moves(const struct waiting *w);
-/* A process was forked, by a thread: its stacks are those of its parent, but for those of the parent's other threads. */
-void waiting_fork(struct waiting *w, const struct callstack *mine, const struct waiting *parent, const struct callstack *theirs);
+/*
+ * A process was forked, by a thread: its stacks are those of its parent, but for those of the
+ * parent's other threads.
+ */
+void waiting_fork(struct waiting *w, const struct callstack *mine, const struct waiting *parent,
+		  const struct callstack *theirs);
 /* The thread has ended. */
 void waiting_forget(struct waiting *w, const struct callstack *cs);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int callstack_new(const struct callstack_ops *ops, void *arg, struct budget *budget, struct callstack **ret)
+int callstack_new(const struct callstack_ops *ops, void *arg, struct budget *budget,
+		  struct callstack **ret)
 {
 	struct callstack *cs = calloc(1, sizeof(*cs));
 
@@ -68,7 +69,8 @@ struct call *callstack_call_at(const struct callstack *cs, uint32_t i)
 	return cs->hidden || cs->frames[i].pending ? NULL : &cs->frames[i].call;
 }
 
-struct call *callstack_innermost(const struct callstack *cs, const struct callfunc **ret_f, uint32_t *ret_i)
+struct call *callstack_innermost(const struct callstack *cs, const struct callfunc **ret_f,
+				 uint32_t *ret_i)
 {
 	uint32_t i = cs->n;
 
@@ -191,7 +193,9 @@ static bool has_room(struct callstack *cs)
 
 	if (cs->n < cs->room)
 		return true;
-	v = cs->n < CALLSTACK_MAX_DEPTH && cs_charge(cs, &cs->charged, room) ? reallocarray(cs->frames, room, sizeof(*v)) : NULL;
+	v = cs->n < CALLSTACK_MAX_DEPTH && cs_charge(cs, &cs->charged, room)
+		    ? reallocarray(cs->frames, room, sizeof(*v))
+		    : NULL;
 	if (!v)
 		return false;
 	cs->frames = v;
@@ -225,14 +229,16 @@ void cs_push(struct callstack *cs, uint64_t time, const struct frame *fr, enum c
 }
 
 /* It was there already, around everything since the stack was found. */
-void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more, enum callstack_why why)
+void cs_push_outside(struct callstack *cs, uint64_t time, const struct frame *fr, uint32_t more,
+		     enum callstack_why why)
 {
 	const struct callstack_frame t = shown(fr);
 
 	if (!keep(cs, fr) || fr->pending)
 		return;
 	if (cs->ops.outside) {
-		cs->ops.outside(cs->arg, time, &t, &cs_top(cs)->call, more, fr->cut ? CALLSTACK_SEEN_CUT : why);
+		cs->ops.outside(cs->arg, time, &t, &cs_top(cs)->call, more,
+				fr->cut ? CALLSTACK_SEEN_CUT : why);
 		cs->n_open++;
 	} else {
 		cs_begin(cs, time, cs_top(cs), why);
@@ -254,7 +260,8 @@ void cs_pop(struct callstack *cs, uint64_t time, uint32_t n)
 }
 
 /* The frame on top is another function's now. */
-void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip, uint64_t site)
+void cs_replace(struct callstack *cs, uint64_t time, const struct callfunc *f, uint64_t ip,
+		uint64_t site)
 {
 	struct frame fr = *cs_top(cs);
 

@@ -20,7 +20,10 @@ struct range { /* sorted, apart from each other */
 
 struct functions { /* of one image */
 	const struct image *image;
-	/* sections of stubs, some of which have no name: those of functions that are chosen at run time */
+	/*
+	 * sections of stubs, some of which have no name: those of functions that are chosen at run
+	 * time
+	 */
 	struct {
 		uint64_t start, end;
 	} stubs[MAX_STUBS];
@@ -72,7 +75,10 @@ struct callfuncs *callfuncs_free(struct callfuncs *cf)
 	return NULL;
 }
 
-/* How long a symbol's name is without what the compiler appends to a part of a function; 0: it is whole. */
+/*
+ * How long a symbol's name is without what the compiler appends to a part of a function; 0: it is
+ * whole.
+ */
 static size_t parent_length(const struct symbol *sym)
 {
 	static const char *const parts[] = {".cold", ".part."};
@@ -89,27 +95,33 @@ static size_t parent_length(const struct symbol *sym)
 static bool is_one_of(const struct symbol *sym, const char *const *names, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (strlen(names[i]) == sym->name_len && memcmp(sym->name, names[i], sym->name_len) == 0)
+		if (strlen(names[i]) == sym->name_len &&
+		    memcmp(sym->name, names[i], sym->name_len) == 0)
 			return true;
 	return false;
 }
 
 static bool is_setjmp(const struct symbol *sym)
 {
-	static const char *const names[] = {"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "__getcontext",
-		"vfork", "__vfork"};
+	static const char *const names[] = {"setjmp",       "_setjmp",     "__setjmp",
+					    "sigsetjmp",    "__sigsetjmp", "getcontext",
+					    "__getcontext", "vfork",       "__vfork"};
 
 	return is_one_of(sym, names, ARRAY_SIZE(names));
 }
 
 static bool is_switch(const struct symbol *sym)
 {
-	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext", "ontop_fcontext"};
+	static const char *const names[] = {"swapcontext", "__swapcontext", "jump_fcontext",
+					    "ontop_fcontext"};
 
 	return is_one_of(sym, names, ARRAY_SIZE(names));
 }
 
-/* By its name without that of its calling convention. "gogo" is the second half of runtime.gogo, and has no package in its name. */
+/*
+ * By its name without that of its calling convention. "gogo" is the second half of runtime.gogo,
+ * and has no package in its name.
+ */
 static enum callfunc_go go_of(const struct symbol *sym)
 {
 	static const struct {
@@ -142,10 +154,15 @@ static enum callfunc_go go_of(const struct symbol *sym)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strlen(names[i].name) == n && memcmp(sym->name, names[i].name, n) == 0)
 			return names[i].go;
-	return n > strlen(runtime) && memcmp(sym->name, runtime, strlen(runtime)) == 0 ? CALLFUNC_GO_STAYS : CALLFUNC_GO_NONE;
+	return n > strlen(runtime) && memcmp(sym->name, runtime, strlen(runtime)) == 0
+		       ? CALLFUNC_GO_STAYS
+		       : CALLFUNC_GO_NONE;
 }
 
-/* The dynamic linker's, which a stub goes to when its function was not called before: it goes on to the function. */
+/*
+ * The dynamic linker's, which a stub goes to when its function was not called before: it goes on to
+ * the function.
+ */
 static bool is_binder(const struct symbol *sym)
 {
 	static const char name[] = "_dl_runtime_resolve";
@@ -153,13 +170,18 @@ static bool is_binder(const struct symbol *sym)
 	return sym->name_len >= sizeof(name) - 1 && memcmp(sym->name, name, sizeof(name) - 1) == 0;
 }
 
-/* What compilers call instead of an indirect branch or a return (-mindirect-branch=thunk, -mfunction-return=thunk, -mretpoline). */
+/*
+ * What compilers call instead of an indirect branch or a return (-mindirect-branch=thunk,
+ * -mfunction-return=thunk, -mretpoline).
+ */
 static bool is_thunk(const struct symbol *sym)
 {
-	static const char *const names[] = {"__x86_indirect_thunk", "__x86_return_thunk", "__llvm_retpoline_"};
+	static const char *const names[] = {"__x86_indirect_thunk", "__x86_return_thunk",
+					    "__llvm_retpoline_"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (sym->name_len >= strlen(names[i]) && memcmp(sym->name, names[i], strlen(names[i])) == 0)
+		if (sym->name_len >= strlen(names[i]) &&
+		    memcmp(sym->name, names[i], strlen(names[i])) == 0)
 			return true;
 	return false;
 }
@@ -173,7 +195,8 @@ static int name_compare(const void *a, const void *b)
 	return r ? r : ((*x)->name_len > (*y)->name_len) - ((*x)->name_len < (*y)->name_len);
 }
 
-static const struct symbol *by_name(const struct symbol *const *sorted, size_t n, const char *name, size_t len)
+static const struct symbol *by_name(const struct symbol *const *sorted, size_t n, const char *name,
+				    size_t len)
 {
 	const struct symbol key = {.name = name, .name_len = (uint32_t)len}, *k = &key;
 	const struct symbol *const *found = bsearch(&k, sorted, n, sizeof(*sorted), name_compare);
@@ -242,15 +265,19 @@ static int add_symbols(struct callfuncs *cf, struct functions *fs, const struct 
 		if (end < sym->addr || end > next)
 			end = next;
 		fs->funcs[i] = (struct callfunc){.start = sym->addr,
-			.id = ++cf->next_id,
-			.is_plt = sym->plt || is_binder(sym) || is_thunk(sym) || in_stubs(fs, sym->addr),
-			.is_thunk = is_thunk(sym),
-			.is_setjmp = is_setjmp(sym),
-			.is_switch = is_switch(sym),
-			.go = (uint8_t)go_of(sym),
-			.known = true};
+						 .id = ++cf->next_id,
+						 .is_plt = sym->plt || is_binder(sym) ||
+							   is_thunk(sym) || in_stubs(fs, sym->addr),
+						 .is_thunk = is_thunk(sym),
+						 .is_setjmp = is_setjmp(sym),
+						 .is_switch = is_switch(sym),
+						 .go = (uint8_t)go_of(sym),
+						 .known = true};
 		has_mcall |= fs->funcs[i].go == CALLFUNC_GO_MCALL;
-		fs->ranges[i] = (struct range){.start = sym->addr, .end = end, .f = &fs->funcs[i], .sized = sym->sized};
+		fs->ranges[i] = (struct range){.start = sym->addr,
+					       .end = end,
+					       .f = &fs->funcs[i],
+					       .sized = sym->sized};
 	}
 	/* in a program without Go these are names as any other */
 	for (size_t i = 0; i < s->n && !has_mcall; i++)
@@ -275,8 +302,8 @@ static struct range *range_at(const struct functions *fs, size_t n, uint64_t vad
 }
 
 /*
- * Functions that only the unwind table knows, as in a stripped library. A symbol whose size was guessed ends where the next of
- * them begins.
+ * Functions that only the unwind table knows, as in a stripped library. A symbol whose size was
+ * guessed ends where the next of them begins.
  */
 static int add_unnamed(struct callfuncs *cf, struct functions *fs, const struct image *image)
 {
@@ -310,7 +337,10 @@ static int add_unnamed(struct callfuncs *cf, struct functions *fs, const struct 
 			.is_part = x->framed && !in_stubs(fs, x->start),
 			.is_unnamed = true,
 			.known = true};
-		v[fs->n++] = (struct range){.start = x->start, .end = x->end, .f = &fs->unnamed[i], .sized = true};
+		v[fs->n++] = (struct range){.start = x->start,
+					    .end = x->end,
+					    .f = &fs->unnamed[i],
+					    .sized = true};
 	}
 	qsort(fs->ranges, fs->n, sizeof(*fs->ranges), range_compare);
 	/* What reaches into the next one ends there. */
@@ -330,7 +360,8 @@ static void find_stubs(struct functions *fs, Elf *elf)
 		return;
 	while (fs->n_stubs < MAX_STUBS && (scn = elf_nextscn(elf, scn)) != NULL) {
 		GElf_Shdr sh;
-		const char *name = gelf_getshdr(scn, &sh) ? elf_strptr(elf, strings, sh.sh_name) : NULL;
+		const char *name = gelf_getshdr(scn, &sh) ? elf_strptr(elf, strings, sh.sh_name)
+							  : NULL;
 
 		for (size_t i = 0; name && i < ARRAY_SIZE(names); i++) {
 			if (strcmp(name, names[i]) != 0 || sh.sh_addr + sh.sh_size < sh.sh_addr)
@@ -377,7 +408,8 @@ int callfuncs_add(struct callfuncs *cf, struct image *image)
 	return r < 0 ? r : add_unnamed(cf, fs, image);
 }
 
-const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct image *image, uint64_t vaddr)
+const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct image *image,
+				      uint64_t vaddr)
 {
 	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
 	const struct range *r = fs ? range_at(fs, fs->n, vaddr) : NULL;
@@ -389,7 +421,8 @@ const struct callfunc *callfuncs_find(const struct callfuncs *cf, const struct i
 	return in_stubs(fs, vaddr) ? &fs->stub : &fs->unknown;
 }
 
-bool callfuncs_begin(const struct callfuncs *cf, const struct image *image, uint64_t vaddr, uint64_t *ret)
+bool callfuncs_begin(const struct callfuncs *cf, const struct image *image, uint64_t vaddr,
+		     uint64_t *ret)
 {
 	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
 	const struct range *r = fs ? range_at(fs, fs->n, vaddr) : NULL;
@@ -405,7 +438,8 @@ const struct callfunc *callfuncs_unknown(const struct callfuncs *cf)
 	return &cf->unknown;
 }
 
-bool callfuncs_lands(const struct callfuncs *cf, const struct image *image, uint64_t call, uint64_t pad)
+bool callfuncs_lands(const struct callfuncs *cf, const struct image *image, uint64_t call,
+		     uint64_t pad)
 {
 	const struct functions *fs = image->id < cf->n_images ? cf->images[image->id] : NULL;
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Gaps in what is told: the frames from before one are a hypothesis, which what comes after it proves. */
+/*
+ * Gaps in what is told: the frames from before one are a hypothesis, which what comes after it
+ * proves.
+ */
 #include "decode/calls/callstack_internal.h"
 
 #include <stdlib.h>
@@ -20,7 +23,10 @@ static bool is_outermost(const struct frame *fr)
 	return fr->begins || fr->first;
 }
 
-/* How much of what was before earlier gaps is kept, with so many more frames: all, or the first piece. */
+/*
+ * How much of what was before earlier gaps is kept, with so many more frames: all, or the first
+ * piece.
+ */
 static uint32_t kept_before(struct callstack *cs, uint32_t more)
 {
 	uint32_t n = cs->n_before;
@@ -77,7 +83,10 @@ void callstack_gap(struct callstack *cs, uint64_t time)
 	cs->stopped = false;
 }
 
-/* So many frames of what was before gaps go on, from the first of their piece on: taken for proven, until a return goes elsewhere. */
+/*
+ * So many frames of what was before gaps go on, from the first of their piece on: taken for proven,
+ * until a return goes elsewhere.
+ */
 static void believe(struct callstack *cs, uint64_t time, uint32_t n)
 {
 	const uint32_t first = cs_piece_of(cs, n - 1);
@@ -90,8 +99,9 @@ static void believe(struct callstack *cs, uint64_t time, uint32_t n)
 }
 
 /*
- * Found after a gap. In a function that was running when it began: it is the same call more often than not; a return will tell. A frame
- * deeper than that is as likely to be another call, unless it is where that has been called to return to.
+ * Found after a gap. In a function that was running when it began: it is the same call more often
+ * than not; a return will tell. A frame deeper than that is as likely to be another call, unless it
+ * is where that has been called to return to.
  */
 static bool was_before(struct callstack *cs, uint64_t time, uint64_t ip, const struct callfunc *f)
 {
@@ -102,7 +112,8 @@ static bool was_before(struct callstack *cs, uint64_t time, uint64_t ip, const s
 		return true;
 	}
 	for (uint32_t k = cs->n_before; k > 1; k--) {
-		if (cs->before[k - 1].back != ip || cs->before[k - 1].apart || cs->before[k - 2].f != f)
+		if (cs->before[k - 1].back != ip || cs->before[k - 1].apart ||
+		    cs->before[k - 2].f != f)
 			continue;
 		believe(cs, time, k - 1);
 		return true;

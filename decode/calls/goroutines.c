@@ -2,7 +2,10 @@
 /* How Go's runtime leaves the stacks of goroutines and goes on with them, see callstack.h. */
 #include "decode/calls/callstack_internal.h"
 
-/* So many frames, the outermost, are the goroutine's: those on top of them are of what lets it go on itself. */
+/*
+ * So many frames, the outermost, are the goroutine's: those on top of them are of what lets it go
+ * on itself.
+ */
 static uint32_t own_frames(const struct callstack *cs)
 {
 	uint32_t n = cs->n;
@@ -16,7 +19,8 @@ static uint32_t own_frames(const struct callstack *cs)
 
 static struct callstack_run told(struct callstack *cs, uint64_t since, bool begins)
 {
-	return cs->ops.goroutine && since ? cs->ops.goroutine(cs->arg, since, begins) : (struct callstack_run){0};
+	return cs->ops.goroutine && since ? cs->ops.goroutine(cs->arg, since, begins)
+					  : (struct callstack_run){0};
 }
 
 /* The goroutine that runs stops now. */
@@ -144,7 +148,8 @@ bool cs_go_injected(struct callstack *cs, uint64_t time, const struct callfunc *
 	uint64_t at;
 	struct frame fr;
 
-	if (f->go != CALLFUNC_GO_INJECTED || cs->n < 2 || !cs_top(cs)->is_signal || !cs_top(cs)->resume)
+	if (f->go != CALLFUNC_GO_INJECTED || cs->n < 2 || !cs_top(cs)->is_signal ||
+	    !cs_top(cs)->resume)
 		return false;
 	at = cs_top(cs)->resume;
 	cs_pop(cs, time, 1);

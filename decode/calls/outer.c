@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Callers that were there all along: no branch shows them, but a stack that was found otherwise. It must be one with the calls
- * that branches have shown.
+ * Callers that were there all along: no branch shows them, but a stack that was found otherwise. It
+ * must be one with the calls that branches have shown.
  */
 #include "decode/calls/callstack_internal.h"
 
@@ -81,8 +81,9 @@ static bool is_kernel(const struct frame *fr)
 }
 
 /*
- * So many frames, the outermost, are what `ip` is within: of the thread where it stopped, or where it has called the kernel, which is
- * traced, too. That it is the return address of some call of the program says nothing: it may be there, or about to call again.
+ * So many frames, the outermost, are what `ip` is within: of the thread where it stopped, or where
+ * it has called the kernel, which is traced, too. That it is the return address of some call of the
+ * program says nothing: it may be there, or about to call again.
  */
 static uint32_t find_depth(const struct callstack *cs, uint64_t ip)
 {
@@ -96,8 +97,12 @@ static uint32_t find_depth(const struct callstack *cs, uint64_t ip)
 	return 0;
 }
 
-/* Goes over what the frame returns to; false: that is something else. A stack that is cut may end anywhere. */
-static bool match(const struct frame *fr, const struct stack_place *places, uint32_t n, bool cut, uint32_t *at)
+/*
+ * Goes over what the frame returns to; false: that is something else. A stack that is cut may end
+ * anywhere.
+ */
+static bool match(const struct frame *fr, const struct stack_place *places, uint32_t n, bool cut,
+		  uint32_t *at)
 {
 	const uint32_t i = *at;
 
@@ -114,9 +119,12 @@ static bool match(const struct frame *fr, const struct stack_place *places, uint
 	return !places[i].ip || places[i].ip == fr->back;
 }
 
-/* Whether the stack goes through all frames that are known, from the innermost of so many; and where it leaves them. */
-static bool match_all(const struct callstack *cs, uint32_t depth, const struct stack_place *places, uint32_t n, bool cut,
-		      uint32_t *ret_outside)
+/*
+ * Whether the stack goes through all frames that are known, from the innermost of so many; and
+ * where it leaves them.
+ */
+static bool match_all(const struct callstack *cs, uint32_t depth, const struct stack_place *places,
+		      uint32_t n, bool cut, uint32_t *ret_outside)
 {
 	uint32_t at = 1;
 	bool agrees = true;
@@ -161,7 +169,10 @@ static void take(struct callstack *cs, const struct stack_place *places, uint32_
 		uint64_t ip = p->exact ? p->ip : p->ip - 1;
 		const struct callfunc *f = cs_function(cs, ip, NULL);
 
-		/* or nobody has called there: a stack was made to begin so, in front of which there is nothing */
+		/*
+		 * or nobody has called there: a stack was made to begin so, in front of which there
+		 * is nothing
+		 */
 		if (!f->known) {
 			ip = p->ip;
 			f = cs_function(cs, ip, NULL);
@@ -177,7 +188,8 @@ static void take(struct callstack *cs, const struct stack_place *places, uint32_
 	cs->n_before = 0; /* it is better known now */
 }
 
-enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time, const struct stack_place *places, uint32_t n, bool cut)
+enum callstack_seen callstack_seen(struct callstack *cs, uint64_t time,
+				   const struct stack_place *places, uint32_t n, bool cut)
 {
 	const bool unsure = cs->in_gap || cs->hidden || cs->over || n == 0;
 	const uint32_t depth = unsure ? 0 : find_depth(cs, places[0].ip);

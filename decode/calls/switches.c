@@ -23,7 +23,10 @@ void cs_stack_end(struct callstack *cs, uint64_t time)
 	cs->run = (struct callstack_run){0};
 }
 
-/* What is around the stack that runs, by what it has returned to and what its stack has told; NULL: that is not known. */
+/*
+ * What is around the stack that runs, by what it has returned to and what its stack has told; NULL:
+ * that is not known.
+ */
 static struct waiting_stack *around(struct callstack *cs, uint32_t *ret_n)
 {
 	struct waiting_stack *s = NULL;
@@ -47,18 +50,28 @@ static struct waiting_stack *around(struct callstack *cs, uint32_t *ret_n)
 /* It has not gone on further than to where it waits again. */
 static bool is_unchanged(const struct callstack *cs, uint32_t keep)
 {
-	return !cs->run.goroutine && !cs->way.in && cs->way.n == 1 && keep == 2 && !cs->n_outer && cs->frames[1].back == cs->way.path[0];
+	return !cs->run.goroutine && !cs->way.in && cs->way.n == 1 && keep == 2 && !cs->n_outer &&
+	       cs->frames[1].back == cs->way.path[0];
 }
 
-/* The `keep` outermost frames of the stack that runs, with all that is around them. False: no memory. */
+/*
+ * The `keep` outermost frames of the stack that runs, with all that is around them. False: no
+ * memory.
+ */
 static bool collect(struct callstack *cs, uint32_t keep, bool go, struct waiting_stack *ret)
 {
 	uint32_t n_around, n = 0;
 	struct waiting_stack *s = around(cs, &n_around);
 	const bool open = !s && way_is_open(&cs->way) && (!cs->n_outer || cs->outer[0].cut);
 
-	*ret = (struct waiting_stack){
-		.count = 1, .left_by = cs, .owner = s ? s->owner : cs->is_own ? cs : NULL, .doubted = cs->doubted, .is_goroutine = go, .run = cs->run};
+	*ret = (struct waiting_stack){.count = 1,
+				      .left_by = cs,
+				      .owner = s            ? s->owner
+					       : cs->is_own ? cs
+							    : NULL,
+				      .doubted = cs->doubted,
+				      .is_goroutine = go,
+				      .run = cs->run};
 	ret->frames = malloc((n_around + cs->n_outer + keep) * sizeof(*ret->frames));
 	ret->way = open ? malloc(sizeof(*ret->way)) : NULL;
 	if (!ret->frames || (open && !ret->way)) {
@@ -102,7 +115,10 @@ static void keep_waiting(struct callstack *cs, uint32_t keep, bool go)
 		cs->stats.given_up++;
 		return;
 	}
-	/* those that have returned to it, or whose stack has named it, and those that have not are alike */
+	/*
+	 * those that have returned to it, or whose stack has named it, and those that have not are
+	 * alike
+	 */
 	if (s.n > 1 && s.frames[0].f->go == CALLFUNC_GO_BOTTOM) {
 		memmove(s.frames, s.frames + 1, --s.n * sizeof(*s.frames));
 		s.frames[0].first = true;
@@ -132,10 +148,15 @@ static bool is_doubtful(const struct callstack *cs, const struct waiting_stack *
 	return (cs->unordered && waiting_moves(cs->waiting)) || !waiting_is_complete(cs->waiting);
 }
 
-/* The one that was found goes on with the `n` outermost of its frames; `outside`: around what is told already. */
-static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, uint32_t n, bool outside)
+/*
+ * The one that was found goes on with the `n` outermost of its frames; `outside`: around what is
+ * told already.
+ */
+static void adopt(struct callstack *cs, uint64_t time, struct waiting_stack *s, uint32_t n,
+		  bool outside)
 {
-	const bool whole = !s->way && (s->frames[0].begins || s->frames[0].first || s->frames[0].seen);
+	const bool whole = !s->way &&
+			   (s->frames[0].begins || s->frames[0].first || s->frames[0].seen);
 	enum callstack_why why;
 
 	cs->doubted = is_doubtful(cs, s);
@@ -171,7 +192,8 @@ bool cs_stack_told(struct callstack *cs, uint64_t time, uint64_t to)
 
 	if (!cs->run.goroutine || cs->run.run == 0)
 		return false;
-	s = waiting_of_goroutine(cs->waiting, (struct callstack_run){.goroutine = cs->run.goroutine, .run = cs->run.run - 1});
+	s = waiting_of_goroutine(cs->waiting, (struct callstack_run){.goroutine = cs->run.goroutine,
+								     .run = cs->run.run - 1});
 	if (!s)
 		return false;
 	if (waiting_at(s) != to) {
@@ -227,15 +249,16 @@ static bool lose_way(struct callstack *cs)
 }
 
 /*
- * All of its frames that are known have returned, and it is one of several itself, of which it was not known which: the way on is that of those.
- * False: it cannot be put together.
+ * All of its frames that are known have returned, and it is one of several itself, of which it was
+ * not known which: the way on is that of those. False: it cannot be put together.
  */
 static bool go_on_around(struct callstack *cs, struct waiting_stack *s)
 {
 	const uint32_t known = waiting_known(cs, s, &cs->way);
 	struct way way;
 
-	if (!s->way || known == 0 || cs->way.n < known || s->way->n + (cs->way.n - known + 1) > MAX_PATH)
+	if (!s->way || known == 0 || cs->way.n < known ||
+	    s->way->n + (cs->way.n - known + 1) > MAX_PATH)
 		return false;
 	way = *s->way;
 	for (uint32_t i = 0; i < cs->way.n; i++) {
@@ -289,7 +312,8 @@ bool cs_stack_outward(struct callstack *cs, uint64_t time, uint64_t to)
 }
 
 /* The way on, by an exception. */
-static uint32_t find_unwound(struct callstack *cs, uint64_t to, struct way *ret, struct waiting_stack **ret_s)
+static uint32_t find_unwound(struct callstack *cs, uint64_t to, struct way *ret,
+			     struct waiting_stack **ret_s)
 {
 	if (!cs->waiting || !way_is_open(&cs->way) || cs->way.n == MAX_PATH || cs->n_outer)
 		return 0;
@@ -310,7 +334,8 @@ bool cs_stack_unwound(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	struct waiting_stack *s = NULL;
 	struct way way;
-	const uint32_t n = find_unwound(cs, to, &way, &s), depth = n == 1 ? waiting_depth(cs, s, &way) : 0;
+	const uint32_t n = find_unwound(cs, to, &way, &s),
+		       depth = n == 1 ? waiting_depth(cs, s, &way) : 0;
 
 	if (n == 0 || (n == 1 && depth == 0))
 		return false;
@@ -346,18 +371,26 @@ static void switch_to(struct callstack *cs, uint64_t time, uint64_t to, const st
 	cs_stack_resume(cs, time, to, in);
 }
 
-/* Whether it is to a function that has not called what switches itself, or lands in one where an exception does: the stack is unwound. */
+/*
+ * Whether it is to a function that has not called what switches itself, or lands in one where an
+ * exception does: the stack is unwound.
+ */
 static bool is_unwinding(struct callstack *cs, uint64_t to, const struct callfunc *f)
 {
 	for (uint32_t i = cs->n; i > 1; i--)
 		if ((cs->frames[i - 2].f == f && i - 1 + SWITCH_DEPTH <= cs->n) ||
-		    ((cs->frames[i - 2].f == f || f->is_part) && cs_lands(cs, &cs->frames[i - 1], to)))
+		    ((cs->frames[i - 2].f == f || f->is_part) &&
+		     cs_lands(cs, &cs->frames[i - 1], to)))
 			return true;
 	return false;
 }
 
-/* Into the middle of a function, not to where a call in it returns: stacks wait within it, with what they have called to switch, or without. */
-static bool switch_within(struct callstack *cs, uint64_t time, uint64_t to, const struct callfunc *f)
+/*
+ * Into the middle of a function, not to where a call in it returns: stacks wait within it, with
+ * what they have called to switch, or without.
+ */
+static bool switch_within(struct callstack *cs, uint64_t time, uint64_t to,
+			  const struct callfunc *f)
 {
 	const struct way way = {.in = f};
 	struct waiting_stack *s;
@@ -383,8 +416,9 @@ static bool switch_into(struct callstack *cs, uint64_t time, uint64_t to)
 }
 
 /*
- * Outside of that frame, a call of `f` to which what switches has returned at `to` before, and which has called something else then: a stack of its
- * own, perhaps, that has begun on top of it and is copied away now (as greenlet does). So many frames are in that call; 0: there is none.
+ * Outside of that frame, a call of `f` to which what switches has returned at `to` before, and
+ * which has called something else then: a stack of its own, perhaps, that has begun on top of it
+ * and is copied away now (as greenlet does). So many frames are in that call; 0: there is none.
  */
 static uint32_t went_on(struct callstack *cs, uint32_t i, uint64_t to, const struct callfunc *f)
 {
@@ -399,11 +433,18 @@ static uint32_t went_on(struct callstack *cs, uint32_t i, uint64_t to, const str
 	return 0;
 }
 
-/* So many frames, the outermost, are left to go on by themselves: the others are a stack of their own, and wait where `last` returns to. */
+/*
+ * So many frames, the outermost, are left to go on by themselves: the others are a stack of their
+ * own, and wait where `last` returns to.
+ */
 static bool split_off(struct callstack *cs, uint64_t time, uint32_t keep, const struct frame *last)
 {
 	const uint32_t n = cs->n - keep;
-	struct waiting_stack s = {.count = 1, .left_by = cs, .doubted = true, .n = n, .frames = malloc(n * sizeof(*cs->frames))};
+	struct waiting_stack s = {.count = 1,
+				  .left_by = cs,
+				  .doubted = true,
+				  .n = n,
+				  .frames = malloc(n * sizeof(*cs->frames))};
 	struct frame fr = *last;
 
 	if (!s.frames) {
@@ -425,7 +466,10 @@ static bool split_off(struct callstack *cs, uint64_t time, uint32_t keep, const 
 	return true;
 }
 
-/* What runs may be several stacks, the one on top of the other: whichever of them goes on at `to`, that is in doubt. */
+/*
+ * What runs may be several stacks, the one on top of the other: whichever of them goes on at `to`,
+ * that is in doubt.
+ */
 static void split(struct callstack *cs, uint64_t time, uint64_t to)
 {
 	const struct callfunc *f = cs_function(cs, to, NULL);
@@ -463,9 +507,11 @@ bool cs_try_switch(struct callstack *cs, uint64_t time, uint64_t from, uint64_t 
 	return true;
 }
 
-void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to, const struct callfunc *f)
+void cs_switch_new(struct callstack *cs, uint64_t time, uint64_t from, uint64_t to,
+		   const struct callfunc *f)
 {
-	const struct frame fr = {.f = f, .ip = to, .site = from, .pending = f->is_plt, .first = true};
+	const struct frame fr = {
+		.f = f, .ip = to, .site = from, .pending = f->is_plt, .first = true};
 
 	cs->stats.switches++;
 	cs_stack_leave(cs, time, cs->n, false);

@@ -21,7 +21,8 @@ struct waiting {
 	size_t bytes;
 	bool complete; /* those that wait are all here */
 	bool contradicted; /* what the runtime has told was not what the calls showed */
-	bool exchanges; /* signal handlers go on with other stacks than those that they have interrupted */
+	/* signal handlers go on with other stacks than those that they have interrupted */
+	bool exchanges;
 	bool used;
 	const struct callfunc *handlers[MAX_HANDLERS];
 	uint32_t n_handlers;
@@ -157,7 +158,8 @@ bool waiting_was_used(const struct waiting *w)
 
 static bool is_same_way(const struct way *a, const struct way *b)
 {
-	return a->in == b->in && a->point == b->point && a->n == b->n && memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0 &&
+	return a->in == b->in && a->point == b->point && a->n == b->n &&
+	       memcmp(a->path, b->path, a->n * sizeof(*a->path)) == 0 &&
 	       memcmp(a->pads, b->pads, a->n * sizeof(*a->pads)) == 0;
 }
 
@@ -168,17 +170,21 @@ static bool is_same(const struct waiting_stack *a, const struct waiting_stack *b
 	if (a->n != b->n || a->owner != b->owner || !a->way != !b->way || a->doubted != b->doubted)
 		return false;
 	for (uint32_t i = a->n; i > 0; i--)
-		if (a->frames[i - 1].f != b->frames[i - 1].f || a->frames[i - 1].back != b->frames[i - 1].back ||
-			a->frames[i - 1].first != b->frames[i - 1].first || a->frames[i - 1].resume != b->frames[i - 1].resume ||
-			a->frames[i - 1].more_points != b->frames[i - 1].more_points ||
-			memcmp(a->frames[i - 1].points, b->frames[i - 1].points, sizeof(a->frames->points)) != 0)
+		if (a->frames[i - 1].f != b->frames[i - 1].f ||
+		    a->frames[i - 1].back != b->frames[i - 1].back ||
+		    a->frames[i - 1].first != b->frames[i - 1].first ||
+		    a->frames[i - 1].resume != b->frames[i - 1].resume ||
+		    a->frames[i - 1].more_points != b->frames[i - 1].more_points ||
+		    memcmp(a->frames[i - 1].points, b->frames[i - 1].points,
+			   sizeof(a->frames->points)) != 0)
 			return false;
 	return !a->way || is_same_way(a->way, b->way);
 }
 
 static bool make_room(struct waiting *w, size_t bytes)
 {
-	bool room = w->n < WAITING_MAX_STACKS && w->bytes + bytes <= WAITING_MAX_BYTES && budget_take(w->budget, bytes);
+	bool room = w->n < WAITING_MAX_STACKS && w->bytes + bytes <= WAITING_MAX_BYTES &&
+		    budget_take(w->budget, bytes);
 
 	while (!room && w->n) {
 		drop(w, w->oldest);
@@ -267,8 +273,9 @@ struct question {
 };
 
 /*
- * Whether it may be this frame that has returned to path[0], or does. What it has called to switch may call another one, as siglongjmp does; what
- * comes back to where a call has been to setjmp leaves any number of calls within that.
+ * Whether it may be this frame that has returned to path[0], or does. What it has called to switch
+ * may call another one, as siglongjmp does; what comes back to where a call has been to setjmp
+ * leaves any number of calls within that.
  */
 static bool is_first(const struct waiting_stack *s, const struct way *way, uint32_t i)
 {
@@ -286,7 +293,8 @@ static int64_t lander(struct callstack *cs, const struct waiting_stack *s, int64
 {
 	const struct callfunc *f = cs_function(cs, pad, NULL);
 
-	while (at > 0 && !((s->frames[at - 1].f == f || f->is_part) && cs_lands(cs, &s->frames[at], pad)))
+	while (at > 0 &&
+	       !((s->frames[at - 1].f == f || f->is_part) && cs_lands(cs, &s->frames[at], pad)))
 		at--;
 	return at - 1;
 }
@@ -297,10 +305,12 @@ static bool returns_to(const struct frame *fr, uint64_t to)
 }
 
 /*
- * Whether it goes on in that frame, and its calls return to the others. Of what is around those that are known nothing is known. *ret_at: the
- * innermost frame that has not returned; -1: one around those that are known.
+ * Whether it goes on in that frame, and its calls return to the others. Of what is around those
+ * that are known nothing is known. *ret_at: the innermost frame that has not returned; -1: one
+ * around those that are known.
  */
-static bool fits_from(const struct question *q, const struct waiting_stack *s, int64_t at, int64_t *ret_at)
+static bool fits_from(const struct question *q, const struct waiting_stack *s, int64_t at,
+		      int64_t *ret_at)
 {
 	for (uint32_t j = 0; j < q->way->n; j++) {
 		const uint64_t to = q->way->path[j];
@@ -310,7 +320,9 @@ static bool fits_from(const struct question *q, const struct waiting_stack *s, i
 		if (q->way->pads[j] && pad < 0)
 			return !s->frames[0].first && !s->frames[0].begins;
 		if (!q->way->pads[j] && (at < 0 || (at == 0 && s->n > 1)))
-			return !s->frames[0].first || (at == 0 && (q->bottomless || cs_function(q->cs, to, NULL)->go == CALLFUNC_GO_BOTTOM));
+			return !s->frames[0].first ||
+			       (at == 0 && (q->bottomless || cs_function(q->cs, to, NULL)->go ==
+								     CALLFUNC_GO_BOTTOM));
 		if (!q->way->pads[j] && !returns_to(&s->frames[at], to))
 			return false;
 		at = q->way->pads[j] ? pad : at - 1;
@@ -408,7 +420,8 @@ bool waiting_has(struct callstack *cs, const struct way *way, bool handler)
 	int64_t at;
 
 	for (const struct waiting_stack *s = cs->waiting->oldest; s; s = s->younger)
-		if (is_free(&q, s) && fits(&q, s, &at) > 0 && at >= 0 && (!handler || s->frames[at].is_signal))
+		if (is_free(&q, s) && fits(&q, s, &at) > 0 && at >= 0 &&
+		    (!handler || s->frames[at].is_signal))
 			return true;
 	return false;
 }
@@ -426,7 +439,8 @@ void waiting_forget(struct waiting *w, const struct callstack *cs)
 	}
 }
 
-void waiting_fork(struct waiting *w, const struct callstack *mine, const struct waiting *parent, const struct callstack *theirs)
+void waiting_fork(struct waiting *w, const struct callstack *mine, const struct waiting *parent,
+		  const struct callstack *theirs)
 {
 	waiting_begin(w);
 	w->complete = parent->complete;

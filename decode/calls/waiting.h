@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stacks of a process that do not run: of coroutines, of goroutines, and of threads that run one of these. All threads of the
- * process have one such pool: what one of them has left may go on on any other. Stacks that are the same from end to end
- * are kept once, and counted. It knows neither what a switch of stacks is nor what is drawn.
+ * The stacks of a process that do not run: of coroutines, of goroutines, and of threads that run
+ * one of these. All threads of the process have one such pool: what one of them has left may go on
+ * on any other. Stacks that are the same from end to end are kept once, and counted. It knows
+ * neither what a switch of stacks is nor what is drawn.
  */
 #pragma once
 
@@ -12,7 +13,10 @@
 #include "common/base/cleanup.h"
 #include "decode/base/budget.h"
 
-/* Of one process. What comes later than these is given up, the oldest first, and all stacks are in doubt from then on. */
+/*
+ * Of one process. What comes later than these is given up, the oldest first, and all stacks are in
+ * doubt from then on.
+ */
 #define WAITING_MAX_STACKS 16384u /* that differ */
 #define WAITING_MAX_BYTES (32u << 20)
 

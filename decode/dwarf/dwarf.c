@@ -120,7 +120,8 @@ uint64_t dwarf_offset(const struct dwarf_unit *u, struct bytes *b)
 }
 
 /* A unit's header; false where what follows cannot be units either. */
-static bool read_header(struct dwarf *d, struct bytes *info, struct dwarf_unit *ret, bool *ret_known)
+static bool read_header(struct dwarf *d, struct bytes *info, struct dwarf_unit *ret,
+			bool *ret_known)
 {
 	const uint8_t *begin = d->sections[DWARF_INFO].p;
 	uint8_t type = DW_UT_compile;
@@ -129,7 +130,9 @@ static bool read_header(struct dwarf *d, struct bytes *info, struct dwarf_unit *
 	struct bytes b;
 	const void *p;
 
-	*ret = (struct dwarf_unit){.dwarf = d, .off = (uint64_t)(info->p - begin), .offset_size = 4};
+	*ret = (struct dwarf_unit){.dwarf = d,
+				   .off = (uint64_t)(info->p - begin),
+				   .offset_size = 4};
 	length = bytes_u32(info);
 	if (length == UINT32_MAX) {
 		ret->offset_size = 8;
@@ -158,7 +161,8 @@ static bool read_header(struct dwarf *d, struct bytes *info, struct dwarf_unit *
 	}
 	ret->die = ret->end - b.left;
 	ret->version = (uint8_t)version;
-	*ret_known = !b.failed && version >= 2 && version <= 5 && (ret->addr_size == 4 || ret->addr_size == 8);
+	*ret_known = !b.failed && version >= 2 && version <= 5 &&
+		     (ret->addr_size == 4 || ret->addr_size == 8);
 	return true;
 }
 
@@ -224,11 +228,15 @@ int dwarf_new(Elf *elf, struct budget *budget, struct dwarf **ret)
 		r = find_units(d);
 	if (r < 0)
 		return r;
-	/* Each is asked for a few times by honest files: units that share it, and one look at each unit first. */
+	/*
+	 * Each is asked for a few times by honest files: units that share it, and one look at each
+	 * unit first.
+	 */
 	d->credit = (struct dwarf_credit){
 		.abbrev = d->sections[DWARF_ABBREV].left * 8 + 4096,
 		.line = d->sections[DWARF_LINE].left * 8 + 4096,
-		.ranges = (d->sections[DWARF_RANGES].left + d->sections[DWARF_RNGLISTS].left) * 8 + 4096,
+		.ranges = (d->sections[DWARF_RANGES].left + d->sections[DWARF_RNGLISTS].left) * 8 +
+			  4096,
 	};
 	*ret = take_ptr(d);
 	return 0;
@@ -423,7 +431,8 @@ static void unit_take(struct dwarf_unit *u, const struct dwarf_entry *e)
 /* The table of a unit: read, or that of another unit that was asked for lately. */
 static int find_abbrevs(struct dwarf_unit *u)
 {
-	struct dwarf_abbrevs **kept = &u->dwarf->tables[(u->abbrev_off ^ u->abbrev_off >> 6) % DWARF_TABLES];
+	struct dwarf_abbrevs **kept =
+		&u->dwarf->tables[(u->abbrev_off ^ u->abbrev_off >> 6) % DWARF_TABLES];
 	struct dwarf_abbrevs *a;
 	int r;
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The debug information (DWARF 2 to 5) of one image: its sections, its units, and one entry of a unit at a time. What
- * is done with entries is elsewhere: decode/dwarf/line.h, decode/dwarf/scope.h.
+ * The debug information (DWARF 2 to 5) of one image: its sections, its units, and one entry of a
+ * unit at a time. What is done with entries is elsewhere: decode/dwarf/line.h,
+ * decode/dwarf/scope.h.
  *
- * The sections are hostile. Nothing here recurses, no cursor leaves its unit, and each kind of work is paid for by
- * bytes of the section that asks for it (struct dwarf_credit), so that time and memory grow with the size of the file and
- * never with what it says. What is broken is left out and counted.
+ * The sections are hostile. Nothing here recurses, no cursor leaves its unit, and each kind of work
+ * is paid for by bytes of the section that asks for it (struct dwarf_credit), so that time and
+ * memory grow with the size of the file and never with what it says. What is broken is left out and
+ * counted.
  *
  * Strings that are handed out lie in the sections: they live as long as the ELF does.
  */
@@ -70,7 +72,8 @@ struct dwarf_ref {
 struct dwarf_entry {
 	uint16_t tag; /* 0: the end of a list of children */
 	bool children;
-	bool has_low, has_high, high_is_size, has_ranges, ranges_is_index, has_entry, entry_is_offset, has_decl_file;
+	bool has_low, has_high, high_is_size, has_ranges, ranges_is_index, has_entry,
+		entry_is_offset, has_decl_file;
 	uint64_t low, high, ranges, entry_pc;
 	const char *name, *linkage_name, *dir;
 	struct dwarf_ref origin; /* DW_AT_abstract_origin, else DW_AT_specification */
@@ -98,20 +101,25 @@ struct dwarf {
 	struct budget *budget; /* borrowed */
 	struct bytes sections[_DWARF_SECTIONS];
 	struct dwarf *sup; /* the file that several share (dwz); borrowed, NULL: there is none */
-	struct bytes sup_link; /* what that file is called, and its build id; empty: there is none */
+	/* what that file is called, and its build id; empty: there is none */
+	struct bytes sup_link;
 	struct dwarf_unit *units;
 	size_t n_units;
 	struct dwarf_abbrevs *tables[DWARF_TABLES];
 	struct dwarf_place *places; /* scope.c's: which unit an address is of */
 	size_t n_places;
-	struct dwarf_range code[DWARF_MAX_CODE]; /* what can be executed; elsewhere nothing is believed */
+	/* what can be executed; elsewhere nothing is believed */
+	struct dwarf_range code[DWARF_MAX_CODE];
 	uint32_t n_code;
 	struct dwarf_credit credit;
 	struct dwarf_stats stats;
 	uint64_t taken; /* of the budget */
 };
 
-/* The ELF stays the caller's and must outlive it. 0, -ENODATA: it has no debug information, -EFBIG, -ENOMEM. */
+/*
+ * The ELF stays the caller's and must outlive it. 0, -ENODATA: it has no debug information, -EFBIG,
+ * -ENOMEM.
+ */
 int dwarf_new(Elf *elf, struct budget *budget, struct dwarf **ret) _must_check_;
 struct dwarf *dwarf_free(struct dwarf *d);
 DEFINE_CLEANUP(struct dwarf *, dwarf_free)
@@ -120,17 +128,26 @@ DEFINE_CLEANUP(struct dwarf *, dwarf_free)
 void dwarf_add_code(struct dwarf *d, uint64_t start, uint64_t end);
 bool dwarf_is_code(const struct dwarf *d, uint64_t addr);
 
-/* Reads the unit's own entry and its abbreviations where that was not done; false if it cannot be used. */
+/*
+ * Reads the unit's own entry and its abbreviations where that was not done; false if it cannot be
+ * used.
+ */
 bool dwarf_unit_open(struct dwarf_unit *u);
 /* Forgets its abbreviations until it is opened again. */
 void dwarf_unit_close(struct dwarf_unit *u);
 /* The unit that an entry lies in, or NULL. */
 struct dwarf_unit *dwarf_unit_at(const struct dwarf *d, uint64_t off);
 
-/* The entry at `off` of a unit that is open, and where the next one is. False: it cannot be read. */
-bool dwarf_entry_read(struct dwarf_unit *u, uint64_t off, struct dwarf_entry *ret, uint64_t *ret_next) _must_check_;
+/*
+ * The entry at `off` of a unit that is open, and where the next one is. False: it cannot be read.
+ */
+bool dwarf_entry_read(struct dwarf_unit *u, uint64_t off, struct dwarf_entry *ret,
+		      uint64_t *ret_next) _must_check_;
 
-/* What an entry covers, one range after the other, until it answers false. Begins with a `walk` that is all zero. */
+/*
+ * What an entry covers, one range after the other, until it answers false. Begins with a `walk`
+ * that is all zero.
+ */
 struct dwarf_walk {
 	struct bytes list;
 	uint64_t base;
@@ -149,7 +166,16 @@ uint64_t dwarf_offset(const struct dwarf_unit *u, struct bytes *b);
 
 /* For the table of lines (DWARF 5), whose attributes have forms, too. */
 struct dwarf_value {
-	enum { DWARF_NOTHING, DWARF_NUMBER, DWARF_TEXT, DWARF_ADDRESS, DWARF_REF, DWARF_SUP_REF, DWARF_OFFSET, DWARF_INDEX } kind;
+	enum {
+		DWARF_NOTHING,
+		DWARF_NUMBER,
+		DWARF_TEXT,
+		DWARF_ADDRESS,
+		DWARF_REF,
+		DWARF_SUP_REF,
+		DWARF_OFFSET,
+		DWARF_INDEX
+	} kind;
 	uint64_t number;
 	const char *text;
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between dwarf.c (sections, units, abbreviations), entry.c (entries) and what units keep for others. */
+/*
+ * Between dwarf.c (sections, units, abbreviations), entry.c (entries) and what units keep for
+ * others.
+ */
 #pragma once
 
 #include "decode/dwarf/dwarf.h"

@@ -31,12 +31,14 @@ static void indexed_string(const struct dwarf_unit *u, uint64_t index, struct dw
 	struct bytes t = u->dwarf->sections[DWARF_STR_OFFSETS];
 	uint64_t at;
 
-	if (__builtin_mul_overflow(index, u->offset_size, &at) || __builtin_add_overflow(at, u->str_base, &at))
+	if (__builtin_mul_overflow(index, u->offset_size, &at) ||
+	    __builtin_add_overflow(at, u->str_base, &at))
 		return;
 	(void)bytes_take(&t, at);
 	at = dwarf_offset(u, &t);
 	if (!t.failed)
-		*ret = (struct dwarf_value){.kind = DWARF_TEXT, .text = dwarf_string(u->dwarf, DWARF_STR, at)};
+		*ret = (struct dwarf_value){.kind = DWARF_TEXT,
+					    .text = dwarf_string(u->dwarf, DWARF_STR, at)};
 }
 
 static void indexed_address(const struct dwarf_unit *u, uint64_t index, struct dwarf_value *ret)
@@ -44,7 +46,8 @@ static void indexed_address(const struct dwarf_unit *u, uint64_t index, struct d
 	struct bytes t = u->dwarf->sections[DWARF_ADDR];
 	uint64_t at;
 
-	if (__builtin_mul_overflow(index, u->addr_size, &at) || __builtin_add_overflow(at, u->addr_base, &at))
+	if (__builtin_mul_overflow(index, u->addr_size, &at) ||
+	    __builtin_add_overflow(at, u->addr_base, &at))
 		return;
 	(void)bytes_take(&t, at);
 	at = unsigned_of(&t, u->addr_size);
@@ -58,7 +61,8 @@ static void set(struct dwarf_value *ret, unsigned int kind, uint64_t number)
 	ret->number = number;
 }
 
-static void set_text(const struct dwarf *d, enum dwarf_section section, uint64_t off, struct dwarf_value *ret)
+static void set_text(const struct dwarf *d, enum dwarf_section section, uint64_t off,
+		     struct dwarf_value *ret)
 {
 	ret->kind = DWARF_TEXT;
 	ret->text = d ? dwarf_string(d, section, off) : NULL;
@@ -81,7 +85,10 @@ bool dwarf_value_read(const struct dwarf_unit *u, struct bytes *b, uint16_t form
 		const uint64_t real = bytes_uleb(b);
 
 		/* once, and to something that says what it is by itself */
-		form = real > UINT16_MAX || real == DW_FORM_indirect || real == DW_FORM_implicit_const ? 0 : (uint16_t)real;
+		form = real > UINT16_MAX || real == DW_FORM_indirect ||
+				       real == DW_FORM_implicit_const
+			       ? 0
+			       : (uint16_t)real;
 	}
 	switch (form) {
 	case DW_FORM_addr:
@@ -163,7 +170,8 @@ bool dwarf_value_read(const struct dwarf_unit *u, struct bytes *b, uint16_t form
 		break;
 	case DW_FORM_ref_addr:
 		/* as wide as an address in DWARF 2 */
-		set(ret, DWARF_REF, u->version == 2 ? unsigned_of(b, u->addr_size) : dwarf_offset(u, b));
+		set(ret, DWARF_REF,
+		    u->version == 2 ? unsigned_of(b, u->addr_size) : dwarf_offset(u, b));
 		break;
 	case DW_FORM_GNU_ref_alt:
 		set(ret, DWARF_SUP_REF, dwarf_offset(u, b));
@@ -223,15 +231,19 @@ static uint32_t small(const struct dwarf_value *v)
 	return v->kind == DWARF_NUMBER && v->number <= UINT32_MAX ? (uint32_t)v->number : 0;
 }
 
-static void take_ref(const struct dwarf_unit *u, const struct dwarf_value *v, bool abstract, struct dwarf_ref *ret)
+static void take_ref(const struct dwarf_unit *u, const struct dwarf_value *v, bool abstract,
+		     struct dwarf_ref *ret)
 {
-	struct dwarf *d = v->kind == DWARF_REF ? u->dwarf : v->kind == DWARF_SUP_REF ? u->dwarf->sup : NULL;
+	struct dwarf *d = v->kind == DWARF_REF       ? u->dwarf
+			  : v->kind == DWARF_SUP_REF ? u->dwarf->sup
+						     : NULL;
 
 	if (d && (abstract || !ret->dwarf))
 		*ret = (struct dwarf_ref){.dwarf = d, .off = v->number};
 }
 
-static void take_attr(const struct dwarf_unit *u, uint16_t name, const struct dwarf_value *v, struct dwarf_entry *e)
+static void take_attr(const struct dwarf_unit *u, uint16_t name, const struct dwarf_value *v,
+		      struct dwarf_entry *e)
 {
 	switch (name) {
 	case DW_AT_low_pc:
@@ -301,7 +313,8 @@ static void take_attr(const struct dwarf_unit *u, uint16_t name, const struct dw
 	}
 }
 
-bool dwarf_entry_read(struct dwarf_unit *u, uint64_t off, struct dwarf_entry *ret, uint64_t *ret_next)
+bool dwarf_entry_read(struct dwarf_unit *u, uint64_t off, struct dwarf_entry *ret,
+		      uint64_t *ret_next)
 {
 	const struct bytes *info = &u->dwarf->sections[DWARF_INFO];
 	const struct dwarf_abbrev *a;
@@ -345,7 +358,8 @@ static uint64_t index_of(const struct dwarf_unit *u, const struct dwarf_entry *e
 
 	if (!e->ranges_is_index)
 		return e->ranges;
-	if (__builtin_mul_overflow(e->ranges, u->offset_size, &at) || __builtin_add_overflow(at, u->rnglists_base, &at))
+	if (__builtin_mul_overflow(e->ranges, u->offset_size, &at) ||
+	    __builtin_add_overflow(at, u->rnglists_base, &at))
 		return UINT64_MAX;
 	(void)bytes_take(&t, at);
 	at = dwarf_offset(u, &t);
@@ -360,7 +374,8 @@ static bool next_old(const struct dwarf_unit *u, struct dwarf_walk *w, struct dw
 	const uint64_t max = u->addr_size == 8 ? UINT64_MAX : UINT32_MAX;
 
 	while (!w->list.failed) {
-		const uint64_t start = unsigned_of(&w->list, u->addr_size), end = unsigned_of(&w->list, u->addr_size);
+		const uint64_t start = unsigned_of(&w->list, u->addr_size),
+			       end = unsigned_of(&w->list, u->addr_size);
 
 		if (w->list.failed || (start == 0 && end == 0))
 			return false;
@@ -426,7 +441,8 @@ static bool next_new(const struct dwarf_unit *u, struct dwarf_walk *w, struct dw
 	return false;
 }
 
-bool dwarf_range_next(struct dwarf_unit *u, const struct dwarf_entry *e, struct dwarf_walk *w, struct dwarf_range *ret)
+bool dwarf_range_next(struct dwarf_unit *u, const struct dwarf_entry *e, struct dwarf_walk *w,
+		      struct dwarf_range *ret)
 {
 	struct dwarf_credit *credit = &u->dwarf->credit;
 	uint64_t left;
@@ -439,7 +455,8 @@ bool dwarf_range_next(struct dwarf_unit *u, const struct dwarf_entry *e, struct 
 			ret->end = e->high_is_size ? e->low + e->high : e->high;
 		} else {
 			if (!w->begun) {
-				w->list = u->dwarf->sections[u->version >= 5 ? DWARF_RNGLISTS : DWARF_RANGES];
+				w->list = u->dwarf->sections[u->version >= 5 ? DWARF_RNGLISTS
+									     : DWARF_RANGES];
 				w->base = u->low_pc;
 				(void)bytes_take(&w->list, index_of(u, e));
 			}

@@ -52,7 +52,8 @@ static void read_parts(const struct gopclntab_inlines *in, struct go_scopes *s)
 	while (n < s->n_parts - 1 && gopclntab_inlines_next(&steps)) {
 		const uint32_t call = steps.value < 0 ? 0 : (uint32_t)steps.value + 1;
 
-		s->parts[n++] = (struct part){.start = (uint32_t)steps.start, .call = call < s->n_scopes ? call : 0};
+		s->parts[n++] = (struct part){.start = (uint32_t)steps.start,
+					      .call = call < s->n_scopes ? call : 0};
 		if (call >= s->n_scopes)
 			s->broken++;
 	}
@@ -74,7 +75,9 @@ static const struct part *part_at(const struct go_scopes *s, uint64_t offset)
 	return low ? &s->parts[low - 1] : NULL;
 }
 
-/* The compiler numbers a call after that which it is in. Whatever is in itself otherwise is broken. */
+/*
+ * The compiler numbers a call after that which it is in. Whatever is in itself otherwise is broken.
+ */
 static void read_calls(const struct gopclntab_inlines *in, struct go_scopes *s)
 {
 	s->scopes[0].scope = (struct dwarf_scope){.entry = s->start};
@@ -86,14 +89,16 @@ static void read_calls(const struct gopclntab_inlines *in, struct go_scopes *s)
 
 		p = gopclntab_inlined_call(in, i - 1, &call) ? part_at(s, call.called_at) : NULL;
 		outer = p && p->call < i ? &s->scopes[p->call] : NULL;
-		if (!outer || (p->call && !outer->name) || outer->scope.depth == DWARF_MAX_INLINED) {
+		if (!outer || (p->call && !outer->name) ||
+		    outer->scope.depth == DWARF_MAX_INLINED) {
 			s->broken++;
 			continue;
 		}
 		g->name = call.name;
 		g->line = call.line <= INT32_MAX ? call.line : 0;
 		g->called_at = s->start + call.called_at;
-		g->scope = (struct dwarf_scope){.outer = &outer->scope, .depth = outer->scope.depth + 1};
+		g->scope = (struct dwarf_scope){.outer = &outer->scope,
+						.depth = outer->scope.depth + 1};
 		if (!outer->at)
 			outer->at = g->called_at;
 	}

@@ -22,7 +22,10 @@ void image_free_dwarf(struct image *img)
 	img->sup_fd = -1;
 }
 
-/* What dwz has moved out of several debug files into one. Without it much has no name; the lines are all there. */
+/*
+ * What dwz has moved out of several debug files into one. Without it much has no name; the lines
+ * are all there.
+ */
 static int load_sup(struct images *t, struct image *img)
 {
 	struct file_request request = {.kind = FILE_REQUEST_DWZ, .pid = (pid_t)img->pid};
@@ -37,7 +40,8 @@ static int load_sup(struct images *t, struct image *img)
 	if (link.left == 0)
 		return 0; /* it shares nothing */
 	path = bytes_str(&link, &len);
-	if (!path || len > FILE_REQUEST_MAX_PATH || link.left < 2 || link.left > FILE_REQUEST_MAX_BUILD_ID)
+	if (!path || len > FILE_REQUEST_MAX_PATH || link.left < 2 ||
+	    link.left > FILE_REQUEST_MAX_BUILD_ID)
 		return 0; /* one that cannot be checked is none */
 	memcpy(request.path, path, len + 1);
 	memcpy(request.object, img->path, strlen(img->path) + 1);
@@ -48,7 +52,8 @@ static int load_sup(struct images *t, struct image *img)
 		return r;
 	img->sup_elf = elf_begin(img->sup_fd, ELF_C_READ, NULL);
 	right = img->sup_elf && elf_kind(img->sup_elf) == ELF_K_ELF &&
-		dwelf_elf_gnu_build_id(img->sup_elf, &id) == (ssize_t)link.left && memcmp(id, link.p, link.left) == 0;
+		dwelf_elf_gnu_build_id(img->sup_elf, &id) == (ssize_t)link.left &&
+		memcmp(id, link.p, link.left) == 0;
 	r = file_requester_judge(&t->files, &file, right);
 	if (r < 0)
 		return r;
@@ -66,7 +71,8 @@ static bool can_be_read(Elf *elf)
 {
 	GElf_Ehdr eh;
 
-	return elf && gelf_getehdr(elf, &eh) && eh.e_ident[EI_DATA] == ELFDATA2LSB && eh.e_type != ET_REL;
+	return elf && gelf_getehdr(elf, &eh) && eh.e_ident[EI_DATA] == ELFDATA2LSB &&
+	       eh.e_type != ET_REL;
 }
 
 int image_load_dwarf(struct images *t, struct image *img)
@@ -93,11 +99,13 @@ int image_load_dwarf(struct images *t, struct image *img)
 	t->stats.dwarf_found++;
 	for (uint32_t i = 0; i < img->n_loads; i++)
 		if (img->loads[i].exec)
-			dwarf_add_code(img->dwarf, img->loads[i].vaddr, img->loads[i].vaddr + img->loads[i].size);
+			dwarf_add_code(img->dwarf, img->loads[i].vaddr,
+				       img->loads[i].vaddr + img->loads[i].size);
 	return load_sup(t, img);
 }
 
-void images_report_dwarf(const struct images *t, struct json_object *stats, struct json_object *losses)
+void images_report_dwarf(const struct images *t, struct json_object *stats,
+			 struct json_object *losses)
 {
 	struct json_object *missing = NULL, *large = NULL;
 	struct dwarf_stats sum = {0};

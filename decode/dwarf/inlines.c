@@ -27,15 +27,17 @@ static const struct dwarf_scope *common(const struct dwarf_scope *a, const struc
 }
 
 /* The call in `of` that `s` is, or is in. */
-static const struct dwarf_scope *next_inside(const struct dwarf_scope *s, const struct dwarf_scope *of)
+static const struct dwarf_scope *next_inside(const struct dwarf_scope *s,
+					     const struct dwarf_scope *of)
 {
 	while (depth_of(s) > depth_of(of) + 1)
 		s = outer_of(s);
 	return s;
 }
 
-static const struct dwarf_scope *change(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now,
-					const struct dwarf_scope *to, uint64_t ip)
+static const struct dwarf_scope *change(const struct inlines_ops *ops, void *arg,
+					const struct dwarf_scope *now, const struct dwarf_scope *to,
+					uint64_t ip)
 {
 	const struct dwarf_scope *both = common(now, to);
 	const struct dwarf_scope *path[DWARF_MAX_INLINED];
@@ -50,8 +52,11 @@ static const struct dwarf_scope *change(const struct inlines_ops *ops, void *arg
 	return to;
 }
 
-/* Where the line leaves what `s` is around, which it is in at `ip`; after `last` where it does not. */
-static uint64_t leaves(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *s, uint64_t ip, uint64_t last)
+/*
+ * Where the line leaves what `s` is around, which it is in at `ip`; after `last` where it does not.
+ */
+static uint64_t leaves(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *s,
+		       uint64_t ip, uint64_t last)
 {
 	for (unsigned int i = 0; i < INLINES_LOOK_AHEAD && ip <= last; i++) {
 		uint64_t end;
@@ -65,7 +70,8 @@ static uint64_t leaves(const struct inlines_ops *ops, void *arg, const struct dw
 	return UINT64_MAX;
 }
 
-static bool begins_between(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *s, uint64_t ip, uint64_t end)
+static bool begins_between(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *s,
+			   uint64_t ip, uint64_t end)
 {
 	const uint64_t entry = ops->entry(arg, s, ip);
 
@@ -73,12 +79,14 @@ static bool begins_between(const struct inlines_ops *ops, void *arg, const struc
 }
 
 /*
- * Whether what is at `ip` is but mixed into the call that `now` is in (in `both`, which is around it and around what is
- * there): this goes on further along the line. In between there may be code around it, pieces of calls that have not begun,
- * and one whose begin was moved up, for it goes on after that: *ret_late, which has begun when the line comes to it again.
+ * Whether what is at `ip` is but mixed into the call that `now` is in (in `both`, which is around
+ * it and around what is there): this goes on further along the line. In between there may be code
+ * around it, pieces of calls that have not begun, and one whose begin was moved up, for it goes on
+ * after that: *ret_late, which has begun when the line comes to it again.
  */
 static bool goes_on(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now,
-		    const struct dwarf_scope *both, uint64_t ip, uint64_t last, const struct dwarf_scope **ret_late)
+		    const struct dwarf_scope *both, uint64_t ip, uint64_t last,
+		    const struct dwarf_scope **ret_late)
 {
 	const struct dwarf_scope *left = next_inside(now, both), *other = NULL;
 	bool again = false;
@@ -119,12 +127,12 @@ static bool goes_on(const struct inlines_ops *ops, void *arg, const struct dwarf
 }
 
 /*
- * What of `to` is really there: a call that is not open (`both` is), of which the line passes but a piece without its first
- * instruction, has not begun. Its code was moved up there.
+ * What of `to` is really there: a call that is not open (`both` is), of which the line passes but a
+ * piece without its first instruction, has not begun. Its code was moved up there.
  */
-static const struct dwarf_scope *begun(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *both,
-				       const struct dwarf_scope *to, uint64_t ip, uint64_t last,
-				       const struct dwarf_scope *late)
+static const struct dwarf_scope *begun(const struct inlines_ops *ops, void *arg,
+				       const struct dwarf_scope *both, const struct dwarf_scope *to,
+				       uint64_t ip, uint64_t last, const struct dwarf_scope *late)
 {
 	while (both != to) {
 		const struct dwarf_scope *s = next_inside(to, both);
@@ -137,8 +145,9 @@ static const struct dwarf_scope *begun(const struct inlines_ops *ops, void *arg,
 	return both;
 }
 
-static const struct dwarf_scope *go(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now, uint64_t ip,
-				    uint64_t last, bool straight, const struct dwarf_scope **late)
+static const struct dwarf_scope *go(const struct inlines_ops *ops, void *arg,
+				    const struct dwarf_scope *now, uint64_t ip, uint64_t last,
+				    bool straight, const struct dwarf_scope **late)
 {
 	const struct dwarf_scope *to, *both;
 	uint64_t end;
@@ -155,16 +164,18 @@ static const struct dwarf_scope *go(const struct inlines_ops *ops, void *arg, co
 	return to == now ? now : change(ops, arg, now, to, ip);
 }
 
-const struct dwarf_scope *inlines_go(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now, uint64_t ip,
-				     uint64_t last, bool straight)
+const struct dwarf_scope *inlines_go(const struct inlines_ops *ops, void *arg,
+				     const struct dwarf_scope *now, uint64_t ip, uint64_t last,
+				     bool straight)
 {
 	const struct dwarf_scope *late = NULL;
 
 	return go(ops, arg, now, ip, last, straight, &late);
 }
 
-const struct dwarf_scope *inlines_line(const struct inlines_ops *ops, void *arg, const struct dwarf_scope *now,
-				       uint64_t first, uint64_t last, uint64_t line)
+const struct dwarf_scope *inlines_line(const struct inlines_ops *ops, void *arg,
+				       const struct dwarf_scope *now, uint64_t first, uint64_t last,
+				       uint64_t line)
 {
 	const struct dwarf_scope *late = NULL;
 	uint64_t ip = first, end;

@@ -155,7 +155,8 @@ static bool read_list(struct dwarf_unit *u, struct bytes *b, struct dwarf_lines 
 		/* what takes no bytes could be there any number of times */
 		if (b->left == left)
 			return false;
-		if (!(is_dirs ? add_dir(u->dwarf, l, f.name) : add_file(u->dwarf, l, f.name, f.dir)))
+		if (!(is_dirs ? add_dir(u->dwarf, l, f.name)
+			      : add_file(u->dwarf, l, f.name, f.dir)))
 			return false;
 	}
 	return !b->failed;
@@ -191,7 +192,10 @@ static bool read_head(struct dwarf_unit *u, struct bytes b, struct dwarf_lines *
 	p = bytes_take(&b, rest);
 	if (!p)
 		return false;
-	/* Units can share a table: what is read of it is paid for each time, whether it is good or not. */
+	/*
+	 * Units can share a table: what is read of it is paid for each time, whether it is good or
+	 * not.
+	 */
 	if (rest > u->dwarf->credit.line) {
 		u->dwarf->stats.cut++;
 		return false;
@@ -244,8 +248,11 @@ static void add_row(struct machine *m, bool end)
 		m->full = true;
 		return;
 	}
-	l->rows[l->n] = (struct row){
-		.addr = m->addr, .file = m->file, .line = line, .order = (uint32_t)l->n, .end = end};
+	l->rows[l->n] = (struct row){.addr = m->addr,
+				     .file = m->file,
+				     .line = line,
+				     .order = (uint32_t)l->n,
+				     .end = end};
 	l->n++;
 }
 
@@ -260,7 +267,9 @@ static void end_sequence(struct machine *m)
 {
 	struct dwarf_lines *l = m->l;
 
-	/* the row of the end is that of no instruction: another sequence may go on there, or none */
+	/*
+	 * the row of the end is that of no instruction: another sequence may go on there, or none
+	 */
 	while (l->n > m->begin && l->rows[l->n - 1].addr >= m->addr)
 		l->n--;
 	if (l->n > m->begin)
@@ -432,7 +441,8 @@ bool dwarf_file_path(struct dwarf_unit *u, uint32_t file, char *buf, size_t size
 		dir = l->dirs[f->dir];
 	if (f->name[0] != '/' && dir[0] != '/' && u->dir && dir != u->dir)
 		root = u->dir;
-	n = snprintf(buf, size, "%.1024s%s%.1024s%s%.1024s", root, *root ? "/" : "", dir, *dir ? "/" : "", f->name);
+	n = snprintf(buf, size, "%.1024s%s%.1024s%s%.1024s", root, *root ? "/" : "", dir,
+		     *dir ? "/" : "", f->name);
 	return n > 0 && (size_t)n < size;
 }
 
@@ -452,7 +462,8 @@ bool dwarf_has_file(struct dwarf_unit *u, const char *name)
 	l = calloc(1, sizeof(*l));
 	if (l && read_head(u, b, l, &h)) {
 		for (size_t i = 0; i < l->n_files && !found; i++) {
-			const char *file = l->files[i].name, *slash = file ? strrchr(file, '/') : NULL;
+			const char *file = l->files[i].name,
+				   *slash = file ? strrchr(file, '/') : NULL;
 
 			found = file && strcmp(slash ? slash + 1 : file, name) == 0;
 		}
@@ -471,7 +482,9 @@ bool dwarf_row_next(struct dwarf_unit *u, size_t *pos, struct dwarf_row *ret)
 		const struct row *row = &l->rows[(*pos)++];
 
 		if (row->line) {
-			*ret = (struct dwarf_row){.addr = row->addr, .file = row->file, .line = row->line};
+			*ret = (struct dwarf_row){.addr = row->addr,
+						  .file = row->file,
+						  .line = row->line};
 			return true;
 		}
 	}

@@ -57,7 +57,8 @@ static void find_places(struct dwarf *d)
 				d->places = v;
 				room += more;
 			}
-			d->places[d->n_places++] = (struct dwarf_place){.at = at, .unit = (uint32_t)i};
+			d->places[d->n_places++] =
+				(struct dwarf_place){.at = at, .unit = (uint32_t)i};
 		}
 		dwarf_unit_close(u);
 	}
@@ -153,7 +154,8 @@ static struct dwarf_scope *add_scope(struct reading *rd)
 	return &p->v[p->n++];
 }
 
-static int add_cover(struct reading *rd, const struct dwarf_range *at, const struct dwarf_scope *scope)
+static int add_cover(struct reading *rd, const struct dwarf_range *at,
+		     const struct dwarf_scope *scope)
 {
 	if (rd->n == rd->room) {
 		const size_t more = rd->room ? rd->room : 256;
@@ -174,12 +176,14 @@ static int add_cover(struct reading *rd, const struct dwarf_range *at, const str
 static uint64_t entry_of(const struct dwarf_entry *e, const struct dwarf_range *first)
 {
 	if (e->has_entry)
-		return e->entry_is_offset ? (e->has_low ? e->low : first->start) + e->entry_pc : e->entry_pc;
+		return e->entry_is_offset ? (e->has_low ? e->low : first->start) + e->entry_pc
+					  : e->entry_pc;
 	return first->start;
 }
 
 /* A function or an inlined call, if there is code of it; then *scope becomes it. */
-static int take_entry(struct reading *rd, uint64_t off, const struct dwarf_entry *e, const struct dwarf_scope **scope)
+static int take_entry(struct reading *rd, uint64_t off, const struct dwarf_entry *e,
+		      const struct dwarf_scope **scope)
 {
 	const bool inlined = e->tag == DW_TAG_inlined_subroutine;
 	struct dwarf_walk walk = {.begun = false};
@@ -267,8 +271,9 @@ static void add_part(struct dwarf_scopes *s, uint64_t start, const struct dwarf_
 }
 
 /*
- * From what covers what to which is the innermost where: each begins at most one part, and ends at most one. Of what
- * is open (a stack in the array itself, before what is still to come) the last that began counts.
+ * From what covers what to which is the innermost where: each begins at most one part, and ends at
+ * most one. Of what is open (a stack in the array itself, before what is still to come) the last
+ * that began counts.
  */
 static int make_parts(struct reading *rd)
 {
@@ -377,7 +382,10 @@ void dwarf_scope_name(const struct dwarf_scope *s, struct dwarf_name *ret)
 			ret->name = e.name;
 		if (!ret->linkage_name)
 			ret->linkage_name = e.linkage_name;
-		/* a definition's own place, not that of the declaration in its class; in the same file it has the line only */
+		/*
+		 * a definition's own place, not that of the declaration in its class; in the same
+		 * file it has the line only
+		 */
 		if (!ret->line)
 			ret->line = e.decl_line;
 		if (!ret->unit && e.has_decl_file) {
@@ -391,7 +399,9 @@ void dwarf_scope_name(const struct dwarf_scope *s, struct dwarf_name *ret)
 	}
 }
 
-uint64_t dwarf_inlined_calls(struct dwarf_unit *u, bool (*is)(const void *arg, const struct dwarf_name *name), const void *arg)
+uint64_t dwarf_inlined_calls(struct dwarf_unit *u,
+			     bool (*is)(const void *arg, const struct dwarf_name *name),
+			     const void *arg)
 {
 	uint64_t off = u->die, next, n = 0;
 	struct dwarf_entry e;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which unit of the debug information an address is of, which function of it, and which calls were inlined there.
- * Each unit's functions are read once, when it is first asked for.
+ * Which unit of the debug information an address is of, which function of it, and which calls were
+ * inlined there. Each unit's functions are read once, when it is first asked for.
  */
 #pragma once
 
@@ -14,7 +14,8 @@
 
 /* A function, or a call that was inlined. The same pointer for the same, always. */
 struct dwarf_scope {
-	const struct dwarf_scope *outer; /* in whose code this was inlined; NULL: it is a function */
+	/* in whose code this was inlined; NULL: it is a function */
+	const struct dwarf_scope *outer;
 	struct dwarf_unit *unit; /* NULL: it is of a Go program's own table (go_scopes.h) */
 	uint64_t off;	/* its entry */
 	uint64_t entry; /* its first instruction; 0: not known */
@@ -36,5 +37,10 @@ struct dwarf_name {
 };
 void dwarf_scope_name(const struct dwarf_scope *s, struct dwarf_name *ret);
 
-/* How many calls were inlined, in a unit that is open, of the functions whose name `is` accepts. Reads all of the unit. */
-uint64_t dwarf_inlined_calls(struct dwarf_unit *u, bool (*is)(const void *arg, const struct dwarf_name *name), const void *arg);
+/*
+ * How many calls were inlined, in a unit that is open, of the functions whose name `is` accepts.
+ * Reads all of the unit.
+ */
+uint64_t dwarf_inlined_calls(struct dwarf_unit *u,
+			     bool (*is)(const void *arg, const struct dwarf_name *name),
+			     const void *arg);

@@ -25,11 +25,15 @@ struct source {
 	struct images *images; /* borrowed */
 	struct budget *budget; /* borrowed */
 	struct strtab *texts;
-	/* what was asked for once, by the image and an address, or by a scope: a text or a frame + 1 (1: nothing is known) */
+	/*
+	 * what was asked for once, by the image and an address, or by a scope: a text or a frame +
+	 * 1 (1: nothing is known)
+	 */
 	struct hashmap places, frames;
 	struct hashmap go; /* struct go_scopes, owned, by the image and where the function begins */
 	uint64_t lines_found, lines_not_found; /* places that were asked for */
-	uint64_t go_broken, go_left_out; /* inlined calls of Go programs; functions for which there was no memory */
+	/* inlined calls of Go programs; functions for which there was no memory */
+	uint64_t go_broken, go_left_out;
 	int error;
 	char path[DWARF_PATH_MAX], text[PATH_TEXT], name[DEMANGLE_MAX_OUT * 4 + 8];
 };
@@ -83,7 +87,8 @@ static bool known(const struct hashmap *m, const void *key, uint64_t addr, uint3
 }
 
 /* Without memory for more it is worked out again each time. */
-static void remember(struct source *s, struct hashmap *m, const void *key, uint64_t addr, uint32_t answer)
+static void remember(struct source *s, struct hashmap *m, const void *key, uint64_t addr,
+		     uint32_t answer)
 {
 	const size_t more = hashmap_more_bytes(m);
 
@@ -116,8 +121,12 @@ static bool file_text(struct source *s, struct dwarf_unit *unit, uint32_t file)
 	return true;
 }
 
-/* A Go program has a table of its own, also where DWARF was stripped: the file's name is in s->text. */
-static bool go_line(struct source *s, struct image *img, uint64_t vaddr, bool of_function, uint32_t *ret_line)
+/*
+ * A Go program has a table of its own, also where DWARF was stripped: the file's name is in
+ * s->text.
+ */
+static bool go_line(struct source *s, struct image *img, uint64_t vaddr, bool of_function,
+		    uint32_t *ret_line)
 {
 	const char *file;
 
@@ -153,7 +162,10 @@ const char *source_function(struct source *s, struct image *img, uint64_t vaddr,
 	uint64_t end;
 
 	if (!unit)
-		return go_line(s, img, vaddr, true, ret_line) ? strtab_text(s->texts, strtab_add(s->texts, s->text, strlen(s->text), NULL)) : NULL;
+		return go_line(s, img, vaddr, true, ret_line)
+			       ? strtab_text(s->texts,
+					     strtab_add(s->texts, s->text, strlen(s->text), NULL))
+			       : NULL;
 	scope = dwarf_scope_at(d, vaddr, &end);
 	while (scope && scope->outer)
 		scope = scope->outer;
@@ -217,14 +229,16 @@ static const struct go_scopes *go_scopes_of(struct source *s, struct image *img,
 	return take_ptr(made);
 }
 
-static const struct dwarf_scope *go_inlined(struct source *s, struct image *img, uint64_t vaddr, uint64_t *ret_end)
+static const struct dwarf_scope *go_inlined(struct source *s, struct image *img, uint64_t vaddr,
+					    uint64_t *ret_end)
 {
 	const struct go_scopes *go = go_scopes_of(s, img, vaddr);
 
 	return go ? go_scopes_at(go, vaddr, ret_end) : NULL;
 }
 
-const struct dwarf_scope *source_inlined(struct source *s, struct image *img, uint64_t vaddr, uint64_t *ret_end)
+const struct dwarf_scope *source_inlined(struct source *s, struct image *img, uint64_t vaddr,
+					 uint64_t *ret_end)
 {
 	struct dwarf *d = dwarf_of(s, img);
 	const struct dwarf_scope *scope = NULL;
@@ -236,7 +250,8 @@ const struct dwarf_scope *source_inlined(struct source *s, struct image *img, ui
 	return scope && scope->outer ? scope : NULL;
 }
 
-static uint32_t go_frame(struct source *s, struct stacktab *st, struct image *img, const struct go_scope *g)
+static uint32_t go_frame(struct source *s, struct stacktab *st, struct image *img,
+			 const struct go_scope *g)
 {
 	struct frame_info info = {.object = img->text, .kind = FRAME_KIND_INLINED};
 	uint32_t line;
@@ -250,7 +265,8 @@ static uint32_t go_frame(struct source *s, struct stacktab *st, struct image *im
 	return stacktab_frame(st, &info);
 }
 
-uint32_t source_inlined_frame(struct source *s, struct stacktab *st, struct image *img, const struct dwarf_scope *scope)
+uint32_t source_inlined_frame(struct source *s, struct stacktab *st, struct image *img,
+			      const struct dwarf_scope *scope)
 {
 	const struct go_scope *go = go_scope_of(scope);
 	struct frame_info info = {.object = img->text, .kind = FRAME_KIND_INLINED};
@@ -267,7 +283,8 @@ uint32_t source_inlined_frame(struct source *s, struct stacktab *st, struct imag
 	dwarf_scope_name(scope, &name);
 	/* as the function is called elsewhere, where it is not inlined */
 	if (name.linkage_name)
-		(void)demangle_name(name.linkage_name, strlen(name.linkage_name), s->name, sizeof(s->name));
+		(void)demangle_name(name.linkage_name, strlen(name.linkage_name), s->name,
+				    sizeof(s->name));
 	else if (name.name)
 		(void)escape_text(s->name, sizeof(s->name), name.name, strlen(name.name));
 	else
@@ -282,14 +299,16 @@ uint32_t source_inlined_frame(struct source *s, struct stacktab *st, struct imag
 	return frame;
 }
 
-const char *source_inlined_place(struct source *s, struct image *img, const struct dwarf_scope *scope)
+const char *source_inlined_place(struct source *s, struct image *img,
+				 const struct dwarf_scope *scope)
 {
 	const struct go_scope *go = go_scope_of(scope);
 	uint32_t text, line;
 
 	if (!known(&s->places, scope, 0, &text)) {
 		if (go)
-			text = go_line(s, img, go->called_at, false, &line) ? line_text(s, line) : 0;
+			text = go_line(s, img, go->called_at, false, &line) ? line_text(s, line)
+									    : 0;
 		else
 			text = place_text(s, scope->unit, scope->call_file, scope->call_line);
 		remember(s, &s->places, scope, 0, text);

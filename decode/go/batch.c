@@ -61,8 +61,8 @@ int gostream_version(struct gostream *s, char *why, size_t size)
 
 	if (s->error)
 		return s->error;
-	if (n != sizeof(h) || memcmp(h, "go 1.", 5) != 0 || h[5] < '0' || h[5] > '9' || h[6] < '0' || h[6] > '9' ||
-	    memcmp(h + 7, " trace\0\0\0", 9) != 0) {
+	if (n != sizeof(h) || memcmp(h, "go 1.", 5) != 0 || h[5] < '0' || h[5] > '9' ||
+	    h[6] < '0' || h[6] > '9' || memcmp(h + 7, " trace\0\0\0", 9) != 0) {
 		/* 1.5 and 1.7 have one digit */
 		(void)snprintf(why, size, "bad file format: not a Go execution trace?");
 		return 0;
@@ -77,7 +77,10 @@ int gostream_version(struct gostream *s, char *why, size_t size)
 	case 11:
 	case 19:
 	case 21:
-		(void)snprintf(why, size, "a trace of the old format (go 1.%d), which Go wrote before 1.22: not supported", minor);
+		(void)snprintf(
+			why, size,
+			"a trace of the old format (go 1.%d), which Go wrote before 1.22: not supported",
+			minor);
 		return 0;
 	default:
 		(void)snprintf(why, size, "unknown or unsupported trace version go 1.%d", minor);
@@ -93,7 +96,8 @@ static bool number(struct gostream *s, const char *what, uint64_t *ret, char *wh
 		uint8_t b;
 
 		if (take(s, &b, 1) != 1) {
-			(void)snprintf(why, size, "error reading batch %s: %s", what, i ? "unexpected EOF" : "EOF");
+			(void)snprintf(why, size, "error reading batch %s: %s", what,
+				       i ? "unexpected EOF" : "EOF");
 			return false;
 		}
 		v |= (uint64_t)(b & 0x7f) << 7 * i;
@@ -104,7 +108,8 @@ static bool number(struct gostream *s, const char *what, uint64_t *ret, char *wh
 		*ret = v;
 		return true;
 	}
-	(void)snprintf(why, size, "error reading batch %s: binary: varint overflows a 64-bit integer", what);
+	(void)snprintf(why, size,
+		       "error reading batch %s: binary: varint overflows a 64-bit integer", what);
 	return false;
 }
 
@@ -133,13 +138,15 @@ static int read_one(struct gostream *s, struct gobatch *b, char *why, size_t siz
 	    !number(s, "timestamp", &b->time, why, size) || !number(s, "size", &bytes, why, size))
 		return GOBATCH_BROKEN;
 	if (bytes > GOFMT_MAX_BATCH) {
-		(void)snprintf(why, size, "invalid batch size %" PRIu64 ", maximum is %u", bytes, GOFMT_MAX_BATCH);
+		(void)snprintf(why, size, "invalid batch size %" PRIu64 ", maximum is %u", bytes,
+			       GOFMT_MAX_BATCH);
 		return GOBATCH_BROKEN;
 	}
 	b->size = (uint32_t)bytes;
 	n = take(s, b->data, b->size);
 	if (n != b->size) {
-		(void)snprintf(why, size, "failed to read full batch: read %zu but wanted %u", n, b->size);
+		(void)snprintf(why, size, "failed to read full batch: read %zu but wanted %u", n,
+			       b->size);
 		return GOBATCH_BROKEN;
 	}
 	return GOBATCH_ONE;

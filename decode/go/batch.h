@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A Go trace as a stream of bytes: its header, and one batch after the other. It reads ahead no further than one piece of the
- * input, and does not know what is in a batch.
+ * A Go trace as a stream of bytes: its header, and one batch after the other. It reads ahead no
+ * further than one piece of the input, and does not know what is in a batch.
  */
 #pragma once
 
@@ -42,7 +42,10 @@ enum gobatch_answer {
 
 void gostream_init(struct gostream *s, gobatch_read_fn read, void *arg);
 
-/* The number after "go 1." of the header: 22, 23, 25 or 26; 0: it cannot be read, and `why` says why. -errno of the input. */
+/*
+ * The number after "go 1." of the header: 22, 23, 25 or 26; 0: it cannot be read, and `why` says
+ * why. -errno of the input.
+ */
 int gostream_version(struct gostream *s, char *why, size_t size) _must_check_;
 /* The next batch; enum gobatch_answer, or -errno of the input. */
 int gostream_next(struct gostream *s, struct gobatch *ret, char *why, size_t size) _must_check_;

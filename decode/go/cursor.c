@@ -15,7 +15,10 @@ static int broken(char *why, size_t size, const char *text)
 
 static __attribute__((noinline, cold)) int broken_event(uint8_t type, char *why, size_t size)
 {
-	(void)snprintf(why, size, type >= GOFMT_N_TYPES ? "found invalid event type: %d" : "found event without a timestamp: type=%d", type);
+	(void)snprintf(why, size,
+		       type >= GOFMT_N_TYPES ? "found invalid event type: %d"
+					     : "found event without a timestamp: type=%d",
+		       type);
 	return GOCURSOR_BROKEN;
 }
 
@@ -36,7 +39,8 @@ static bool next_chunk(struct gocursor *c, const struct gogeneration *g)
 }
 
 /* The event has its numbers. */
-static inline int done(struct gocursor *c, const struct gogeneration *g, const uint8_t *p, uint64_t dt)
+static inline int done(struct gocursor *c, const struct gogeneration *g, const uint8_t *p,
+		       uint64_t dt)
 {
 	c->p = p;
 	c->last = (c->last ? c->last : c->base) + gogeneration_ns(g, dt);
@@ -45,7 +49,8 @@ static inline int done(struct gocursor *c, const struct gogeneration *g, const u
 }
 
 /* The numbers of an event that are near the end of the chunk, or long: each is checked. */
-static __attribute__((noinline)) int next_checked(struct gocursor *c, const struct gogeneration *g, char *why, size_t size)
+static __attribute__((noinline)) int next_checked(struct gocursor *c, const struct gogeneration *g,
+						  char *why, size_t size)
 {
 	const uint8_t *p = c->p + 1;
 	uint64_t dt;

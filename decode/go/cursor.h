@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events of one thread in a generation, as the thread has written them; the next of them is read ahead. It does not know
- * what an event means. */
+/*
+ * The events of one thread in a generation, as the thread has written them; the next of them is
+ * read ahead. It does not know what an event means.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +15,8 @@
 struct gocursor {
 	const uint8_t *p, *end; /* of the chunk */
 	uint32_t next;		/* chunk, index + 1; 0: there is no more */
-	uint64_t base, last;	/* times: of the chunk, and of the event before; 0: that of the chunk */
+	/* times: of the chunk, and of the event before; 0: that of the chunk */
+	uint64_t base, last;
 	struct goraw_event ev;
 };
 
@@ -29,4 +32,5 @@ static inline void gocursor_init(struct gocursor *c, const struct gothread *t)
 }
 
 /* The next event; enum gocursor_answer. */
-int gocursor_next(struct gocursor *c, const struct gogeneration *g, char *why, size_t size) _must_check_;
+int gocursor_next(struct gocursor *c, const struct gogeneration *g, char *why,
+		  size_t size) _must_check_;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened in a Go program, one event after the other: what decode/go/reader.h makes of a trace. Names are those of Go's
- * package internal/trace. */
+/*
+ * What happened in a Go program, one event after the other: what decode/go/reader.h makes of a
+ * trace. Names are those of Go's package internal/trace.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -38,20 +40,23 @@ enum gostate { /* of goroutines; processors have the first three, and RUNNING */
 };
 
 /*
- * What is said depends on the kind; all else is zero. Texts and stacks are of the generation (`reader` knows it) and valid until
- * the next event is asked for. Times are ns of CLOCK_MONOTONIC on Linux, each later than the one before.
+ * What is said depends on the kind; all else is zero. Texts and stacks are of the generation
+ * (`reader` knows it) and valid until the next event is asked for. Times are ns of CLOCK_MONOTONIC
+ * on Linux, each later than the one before.
  */
 struct goevent {
 	enum goevent_kind kind;
 	uint8_t type;	  /* enum gofmt_type */
-	uint64_t m, p, g; /* thread (its tid in its pid namespace), processor, goroutine; GOFMT_NO_ID: none */
+	/* thread (its tid in its pid namespace), processor, goroutine; GOFMT_NO_ID: none */
+	uint64_t m, p, g;
 	uint64_t time;
 	uint64_t raw_time; /* as the thread has written it */
 	uint64_t args[GOFMT_MAX_ARGS];
 
 	/* not of every event, from here on */
 	enum goscope scope; /* of ranges, labels and transitions: what it is about */
-	uint64_t id;	    /* of that; of a task, a region and a log: the task; of a sync: its number */
+	/* of that; of a task, a region and a log: the task; of a sync: its number */
+	uint64_t id;
 	uint64_t parent;    /* of a task; GOFMT_NO_ID: none */
 	uint64_t value, value2; /* of a metric; of the end of a sweep: bytes swept and reclaimed */
 	enum gostate from, to;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The execution traces of Go, version 2: the numbers of events, what arguments each has, and limits. The format is defined by
- * Go's internal/trace/tracev2 (events.go, spec.go); headers 1.22, 1.23, 1.25 and 1.26 have it.
+ * The execution traces of Go, version 2: the numbers of events, what arguments each has, and
+ * limits. The format is defined by Go's internal/trace/tracev2 (events.go, spec.go); headers 1.22,
+ * 1.23, 1.25 and 1.26 have it.
  */
 #pragma once
 
@@ -75,8 +76,10 @@ enum gofmt_type {
 /* No thread, processor or goroutine. */
 #define GOFMT_NO_ID UINT64_MAX
 
-/* What follows an event's time: names by Go's own, of which "..._string" is a number of the strings, "stack" and "new_stack" of
- * the stacks. */
+/*
+ * What follows an event's time: names by Go's own, of which "..._string" is a number of the
+ * strings, "stack" and "new_stack" of the stacks.
+ */
 struct gofmt_spec {
 	const char *name; /* NULL: there is no such event */
 	bool timed;
@@ -100,7 +103,10 @@ static inline bool gofmt_is_experimental(uint32_t type)
 
 int gofmt_long_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret);
 
-/* A number of up to 10 bytes of 7 bits, lowest first. How many bytes it took; 0: it is cut; -1: it is too large. */
+/*
+ * A number of up to 10 bytes of 7 bits, lowest first. How many bytes it took; 0: it is cut; -1: it
+ * is too large.
+ */
 static inline int gofmt_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret)
 {
 	if (size > 0 && p[0] < 0x80) {
@@ -116,7 +122,10 @@ static inline int gofmt_uvarint(const uint8_t *p, uint64_t size, uint64_t *ret)
 
 #define GOFMT_SHORT_UVARINT 4u
 
-/* The same without a look at the end, which must be further away than a short one is long; 0: it is longer than that. */
+/*
+ * The same without a look at the end, which must be further away than a short one is long; 0: it is
+ * longer than that.
+ */
 static inline unsigned int gofmt_short_uvarint(const uint8_t *p, uint64_t *ret)
 {
 	uint32_t v = 0;

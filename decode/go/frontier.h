@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cursors, that of the earliest event first: a heap. Where times are the same it has the order that the heap of Go's reader has,
- * so each step here is a step there.
+ * Cursors, that of the earliest event first: a heap. Where times are the same it has the order that
+ * the heap of Go's reader has, so each step here is a step there.
  */
 #pragma once
 

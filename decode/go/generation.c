@@ -41,7 +41,8 @@ void gogeneration_clear(struct gogeneration *g)
 	g->gen = g->min_time = g->frequency = 0;
 	g->has_events = g->has_clock = false;
 	g->n_bytes = 0;
-	g->n_chunks = g->n_threads = g->n_samples = g->n_strings = g->n_frames = g->n_places = g->n_stacks = 0;
+	g->n_chunks = g->n_threads = g->n_samples = g->n_strings = g->n_frames = g->n_places =
+		g->n_stacks = 0;
 	idmap_clear(&g->by_m);
 	idmap_clear(&g->by_string);
 	idmap_clear(&g->by_stack);
@@ -95,7 +96,9 @@ static int keep(struct gogeneration *g, const uint8_t *p, size_t n, uint64_t *re
 		size_t max = g->max_bytes ? g->max_bytes : 1u << 18;
 		uint8_t *v;
 
-		/* large ones are moved by the kernel, which copies nothing: small steps waste less */
+		/*
+		 * large ones are moved by the kernel, which copies nothing: small steps waste less
+		 */
 		while (max < g->n_bytes + n)
 			max += max / 4;
 		if (!budget_take(g->budget, max - g->max_bytes))
@@ -137,13 +140,18 @@ static int add_string(struct gogeneration *g, struct in *in)
 	if (!next(in, &len))
 		return broken(in, "reading string length: EOF");
 	if (len > GOFMT_MAX_STRING)
-		return broken(in, "invalid string size %" PRIu64 ", maximum is %u", len, GOFMT_MAX_STRING);
+		return broken(in, "invalid string size %" PRIu64 ", maximum is %u", len,
+			      GOFMT_MAX_STRING);
 	left = (uint64_t)(in->end - in->p);
 	if (len > left)
-		return broken(in, "failed to read full string: read %" PRIu64 " but wanted %" PRIu64, left, len);
+		return broken(in,
+			      "failed to read full string: read %" PRIu64 " but wanted %" PRIu64,
+			      left, len);
 	if (gogeneration_string(g, id, &old))
-		return broken(in, "multiple strings with the same ID: id=%" PRIu64 ", new=%.*s, existing=%.*s", id, (int)len,
-			      (const char *)in->p, (int)old.len, old.p);
+		return broken(in,
+			      "multiple strings with the same ID: id=%" PRIu64
+			      ", new=%.*s, existing=%.*s",
+			      id, (int)len, (const char *)in->p, (int)old.len, old.p);
 	r = keep(g, in->p, len, &text.at);
 	text.len = (uint32_t)len;
 	if (r == 0)
@@ -206,13 +214,17 @@ static int add_stack(struct gogeneration *g, struct in *in)
 	if (!next(in, &n))
 		return broken(in, "reading stack size: EOF");
 	if (n > GOFMT_MAX_FRAMES)
-		return broken(in, "invalid stack size %" PRIu64 ", maximum is %u", n, GOFMT_MAX_FRAMES);
+		return broken(in, "invalid stack size %" PRIu64 ", maximum is %u", n,
+			      GOFMT_MAX_FRAMES);
 	stack.n = (uint32_t)n;
 	for (uint32_t i = 0; i < stack.n; i++) {
 		for (unsigned int k = 0; k < 4; k++)
 			if (!next(in, &v[k]))
-				return broken(in, "reading frame %u's %s for stack %" PRIu64 ": EOF", i + 1, parts[k], stack.id);
-		r = add_frame(g, &(struct goraw){.pc = v[0], .func = v[1], .file = v[2], .line = v[3]});
+				return broken(in,
+					      "reading frame %u's %s for stack %" PRIu64 ": EOF",
+					      i + 1, parts[k], stack.id);
+		r = add_frame(
+			g, &(struct goraw){.pc = v[0], .func = v[1], .file = v[2], .line = v[3]});
 		if (r < 0)
 			return r;
 	}
@@ -245,7 +257,8 @@ static int add_samples(struct gogeneration *g, struct in *in)
 	while (in->p < in->end && r == 0) {
 		if (*in->p++ != GOFMT_CPU_SAMPLE)
 			return broken(in, "expected CPU sample event, got %d", in->p[-1]);
-		if (!next(in, &s.time) || !next(in, &s.m) || !next(in, &s.p) || !next(in, &s.g) || !next(in, &s.stack))
+		if (!next(in, &s.time) || !next(in, &s.m) || !next(in, &s.p) || !next(in, &s.g) ||
+		    !next(in, &s.stack))
 			return broken(in, "failed to read CPU sample: EOF");
 		/* no goroutine is 0 there */
 		if (s.g == 0)
@@ -279,7 +292,8 @@ static int set_clock(struct gogeneration *g, struct in *in, uint64_t time)
 
 	if (g->has_clock)
 		return broken(in, "found multiple clock snapshot events");
-	if (!next(in, &dt) || !next(in, &g->clock.mono) || !next(in, &g->clock.sec) || !next(in, &g->clock.nsec))
+	if (!next(in, &dt) || !next(in, &g->clock.mono) || !next(in, &g->clock.sec) ||
+	    !next(in, &g->clock.nsec))
 		return broken(in, "reading clock snapshot: EOF");
 	g->has_clock = true;
 	g->clock_units = time + dt;
@@ -298,7 +312,8 @@ static int add_sync(struct gogeneration *g, struct in *in, uint64_t time)
 		else if (type == GOFMT_CLOCK_SNAPSHOT)
 			r = set_clock(g, in, time);
 		else
-			return broken(in, "expected frequency or clock snapshot event, got %d", type);
+			return broken(in, "expected frequency or clock snapshot event, got %d",
+				      type);
 	}
 	return r;
 }
@@ -334,7 +349,8 @@ static int add_events(struct gogeneration *g, const struct gobatch *b)
 	return 0;
 }
 
-int gogeneration_add(struct gogeneration *g, int version, const struct gobatch *b, char *why, size_t size)
+int gogeneration_add(struct gogeneration *g, int version, const struct gobatch *b, char *why,
+		     size_t size)
 {
 	struct in in = {.p = b->data, .end = b->data + b->size, .why = why, .size = size};
 	const uint8_t type = b->size ? b->data[0] : 0;
@@ -380,8 +396,9 @@ static bool has_names(const struct gogeneration *g, const struct gostack *s, str
 		if (func && gogeneration_string(g, f->file, &text))
 			continue;
 		if (in)
-			(void)broken(in, "found invalid %s string ID %" PRIu64 " for stack %" PRIu64, func ? "file" : "func",
-				     func ? f->file : f->func, s->id);
+			(void)broken(in,
+				     "found invalid %s string ID %" PRIu64 " for stack %" PRIu64,
+				     func ? "file" : "func", func ? f->file : f->func, s->id);
 		return false;
 	}
 	return true;
@@ -416,7 +433,8 @@ bool gogeneration_string(const struct gogeneration *g, uint64_t id, struct gostr
 	const uint32_t i = idmap_get(&g->by_string, id);
 
 	if (i)
-		*ret = (struct gostring){.p = (const char *)g->bytes + g->strings[i - 1].at, .len = g->strings[i - 1].len};
+		*ret = (struct gostring){.p = (const char *)g->bytes + g->strings[i - 1].at,
+					 .len = g->strings[i - 1].len};
 	else
 		*ret = (struct gostring){.p = ""};
 	return i || id == 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One generation of a Go trace: the events of its threads, not yet in order, and the tables that their numbers are of. Owns
- * their memory, which is charged to the budget. It does not know what an event means.
+ * One generation of a Go trace: the events of its threads, not yet in order, and the tables that
+ * their numbers are of. Owns their memory, which is charged to the budget. It does not know what an
+ * event means.
  */
 #pragma once
 
@@ -93,7 +94,8 @@ void gogeneration_clear(struct gogeneration *g);
 void gogeneration_fini(struct gogeneration *g);
 
 /* What a batch has. 0, 1: it is broken and `why` says how, -ENOMEM: more than the budget has. */
-int gogeneration_add(struct gogeneration *g, int version, const struct gobatch *b, char *why, size_t size) _must_check_;
+int gogeneration_add(struct gogeneration *g, int version, const struct gobatch *b, char *why,
+		     size_t size) _must_check_;
 /* It is whole. The same answers. */
 int gogeneration_finish(struct gogeneration *g, int version, char *why, size_t size) _must_check_;
 
@@ -105,7 +107,10 @@ static inline uint64_t gogeneration_ns(const struct gogeneration *g, uint64_t un
 	return ns >= 9223372036854775808.0 ? (uint64_t)INT64_MIN : (uint64_t)(int64_t)ns;
 }
 
-/* Valid until the generation is cleared. False: there is no such number. 0 is the empty string, and no stack. */
+/*
+ * Valid until the generation is cleared. False: there is no such number. 0 is the empty string, and
+ * no stack.
+ */
 bool gogeneration_string(const struct gogeneration *g, uint64_t id, struct gostring *ret);
 static inline bool gogeneration_has_string(const struct gogeneration *g, uint64_t id)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Indexes by numbers that are small and dense as a rule, and anything if somebody means harm. A thin layer over
- * common/base/hashmap.h that asks the budget first.
+ * Indexes by numbers that are small and dense as a rule, and anything if somebody means harm. A
+ * thin layer over common/base/hashmap.h that asks the budget first.
  */
 #pragma once
 

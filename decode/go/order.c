@@ -20,7 +20,8 @@ int goorder_broken(struct goorder *o, const char *format, ...)
 	return GOORDER_BROKEN;
 }
 
-int goorder_new(struct budget *budget, const struct gogeneration *g, char *why, size_t size, struct goorder **ret)
+int goorder_new(struct budget *budget, const struct gogeneration *g, char *why, size_t size,
+		struct goorder **ret)
 {
 	struct goorder *o = calloc(1, sizeof(*o));
 
@@ -90,7 +91,8 @@ static void *make(struct goorder *o, struct hashmap *map, uint64_t id, size_t si
 	return p;
 }
 
-struct goorder_thing *goorder_make(struct goorder *o, struct goorder_things *things, uint64_t id, uint8_t status)
+struct goorder_thing *goorder_make(struct goorder *o, struct goorder_things *things, uint64_t id,
+				   uint8_t status)
 {
 	struct goorder_thing *t = make(o, &things->map, id, sizeof(*t));
 
@@ -127,7 +129,8 @@ struct goorder_m *goorder_make_m(struct goorder *o, uint64_t m)
 	return t;
 }
 
-struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name, uint64_t parent)
+struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name,
+				       uint64_t parent)
 {
 	struct goorder_task *t = make(o, &o->tasks, id, sizeof(*t) + name->len);
 
@@ -169,7 +172,8 @@ int goorder_advance(struct goorder *o, struct goraw_event *ev, struct goevent *r
 	if (!ev->thread && meet(o, ev) < 0)
 		return -ENOMEM;
 	if (ev->thread == &o->nobody)
-		o->nobody = (struct goorder_m){.m = GOFMT_NO_ID, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID};
+		o->nobody =
+			(struct goorder_m){.m = GOFMT_NO_ID, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID};
 	o->first = ret;
 	o->at = o->n_made = 0;
 	o->thread = ev->thread;

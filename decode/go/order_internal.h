@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the order of events: order.c has what is known and hands out what happened, rules*.c say what each event needs and does. */
+/*
+ * Inside of the order of events: order.c has what is known and hands out what happened, rules*.c
+ * say what each event needs and does.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -74,18 +77,27 @@ struct goorder {
 	size_t why_size;
 };
 
-/* What an event needs, and what it does: enum goorder_answer, or -ENOMEM. By its type; NULL: it has none. */
+/*
+ * What an event needs, and what it does: enum goorder_answer, or -ENOMEM. By its type; NULL: it has
+ * none.
+ */
 typedef int (*gorule_fn)(struct goorder *o, const struct goraw_event *ev);
 extern const gorule_fn goorder_rules[UINT8_MAX + 1];
 
-int goorder_broken(struct goorder *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int goorder_broken(struct goorder *o, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 int goorder_charge(struct goorder *o, uint64_t bytes);
-struct goorder_thing *goorder_make(struct goorder *o, struct goorder_things *things, uint64_t id, uint8_t status);
+struct goorder_thing *goorder_make(struct goorder *o, struct goorder_things *things, uint64_t id,
+				   uint8_t status);
 void goorder_drop_g(struct goorder *o, struct goorder_thing *g);
 struct goorder_m *goorder_make_m(struct goorder *o, uint64_t m);
-struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name, uint64_t parent);
+struct goorder_task *goorder_make_task(struct goorder *o, uint64_t id, const struct gostring *name,
+				       uint64_t parent);
 
-/* What not every event has. In halves: all at once GCC would clear by an instruction that takes longer to begin than this. */
+/*
+ * What not every event has. In halves: all at once GCC would clear by an instruction that takes
+ * longer to begin than this.
+ */
 static inline void goorder_clear(struct goevent *e)
 {
 	enum { REST = sizeof(*e) - offsetof(struct goevent, scope), HALF = REST / 2 };
@@ -96,7 +108,8 @@ static inline void goorder_clear(struct goevent *e)
 }
 
 /* One more that the event makes, in the context before it. */
-static inline struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind)
+static inline struct goevent *goorder_push(struct goorder *o, const struct goraw_event *ev,
+					   enum goevent_kind kind)
 {
 	struct goevent *e = o->n_made ? &o->queue[o->n_made - 1] : o->first;
 
@@ -155,19 +168,22 @@ static inline struct goorder_thing *goorder_p(struct goorder *o, uint64_t id)
 	return goorder_thing(&o->ps, id);
 }
 
-static inline bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t, uint64_t seq)
+static inline bool goorder_succeeds(const struct goorder *o, const struct goorder_thing *t,
+				    uint64_t seq)
 {
 	return t->gen == o->g->gen && seq == t->seq + 1;
 }
 
-static inline void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status, uint64_t seq)
+static inline void goorder_set(const struct goorder *o, struct goorder_thing *t, uint8_t status,
+			       uint64_t seq)
 {
 	t->status = status;
 	t->gen = o->g->gen;
 	t->seq = seq;
 }
 
-struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
+struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev,
+				   enum goscope scope, uint64_t id, enum gostate from,
 				   enum gostate to);
 
 /* ---- the rules: enum goorder_answer, or -ENOMEM */

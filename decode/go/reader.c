@@ -28,7 +28,8 @@ struct goreader {
 	uint64_t last_time, syncs, generations, retries;
 	bool ended; /* nothing follows but the answer in `result` */
 	int result;
-	int deferred; /* the answer after the generation that is read now; GOREADER_EVENT: there is none */
+	/* the answer after the generation that is read now; GOREADER_EVENT: there is none */
+	int deferred;
 	char why[256], deferred_why[256];
 };
 
@@ -109,8 +110,14 @@ static int broken(struct goreader *r, const char *why)
 static int last_sync(struct goreader *r, int result, struct goevent *ret)
 {
 	r->has_generation = false;
-	*ret = (struct goevent){.kind = GOEVENT_SYNC, .type = GOFMT_SYNC, .m = GOFMT_NO_ID, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID,
-		.time = r->last_time, .raw_time = r->last_time, .id = ++r->syncs};
+	*ret = (struct goevent){.kind = GOEVENT_SYNC,
+				.type = GOFMT_SYNC,
+				.m = GOFMT_NO_ID,
+				.p = GOFMT_NO_ID,
+				.g = GOFMT_NO_ID,
+				.time = r->last_time,
+				.raw_time = r->last_time,
+				.id = ++r->syncs};
 	(void)end(r, result);
 	return GOREADER_EVENT;
 }
@@ -154,8 +161,14 @@ static int begin_generation(struct goreader *r, struct goevent *ret)
 			gofrontier_add(&r->frontier, c);
 	}
 	r->generations++;
-	*ret = (struct goevent){.kind = GOEVENT_SYNC, .type = GOFMT_SYNC, .m = GOFMT_NO_ID, .p = GOFMT_NO_ID, .g = GOFMT_NO_ID, .id = ++r->syncs,
-		.time = gogeneration_ns(&r->g, r->g.min_time), .clock = r->g.has_clock ? &r->g.clock : NULL};
+	*ret = (struct goevent){.kind = GOEVENT_SYNC,
+				.type = GOFMT_SYNC,
+				.m = GOFMT_NO_ID,
+				.p = GOFMT_NO_ID,
+				.g = GOFMT_NO_ID,
+				.id = ++r->syncs,
+				.time = gogeneration_ns(&r->g, r->g.min_time),
+				.clock = r->g.has_clock ? &r->g.clock : NULL};
 	ret->raw_time = ret->time;
 	return GOREADER_EVENT;
 }
@@ -168,7 +181,8 @@ static int read_marked(struct goreader *r)
 	for (bool any = false;; any = true) {
 		k = gostream_next(&r->stream, &r->batch, r->why, sizeof(r->why));
 		if (k == GOBATCH_END && r->g.has_events) {
-			(void)snprintf(r->why, sizeof(r->why), "incomplete generation found; trace likely truncated");
+			(void)snprintf(r->why, sizeof(r->why),
+				       "incomplete generation found; trace likely truncated");
 			return GOREADER_BROKEN;
 		}
 		if (k == GOBATCH_END)
@@ -184,7 +198,9 @@ static int read_marked(struct goreader *r)
 			return GOREADER_BROKEN;
 		}
 		if (any && r->batch.gen != r->g.gen) {
-			(void)snprintf(r->why, sizeof(r->why), "broken trace: missing end-of-generation event, or generations are interleaved");
+			(void)snprintf(
+				r->why, sizeof(r->why),
+				"broken trace: missing end-of-generation event, or generations are interleaved");
 			return GOREADER_BROKEN;
 		}
 		r->g.gen = r->batch.gen;
@@ -194,7 +210,10 @@ static int read_marked(struct goreader *r)
 	}
 }
 
-/* Up to the first batch of the next one, which is kept; what is wrong with that comes after this generation. */
+/*
+ * Up to the first batch of the next one, which is kept; what is wrong with that comes after this
+ * generation.
+ */
 static int read_spilling(struct goreader *r)
 {
 	int k = 0;
@@ -279,10 +298,12 @@ static __attribute__((noinline, cold)) int lacks(struct goreader *r, const struc
 	for (unsigned int i = 0; i < spec->n_args; i++) {
 		const bool string = spec->strings >> i & 1;
 
-		if (string ? gogeneration_has_string(&r->g, e->args[i]) : !(spec->stacks >> i & 1) || gogeneration_has_stack(&r->g, e->args[i]))
+		if (string ? gogeneration_has_string(&r->g, e->args[i])
+			   : !(spec->stacks >> i & 1) || gogeneration_has_stack(&r->g, e->args[i]))
 			continue;
-		(void)snprintf(r->why, sizeof(r->why), "found invalid %s ID %" PRIu64 " for event %s", string ? "string" : "stack", e->args[i],
-			       spec->name);
+		(void)snprintf(r->why, sizeof(r->why),
+			       "found invalid %s ID %" PRIu64 " for event %s",
+			       string ? "string" : "stack", e->args[i], spec->name);
 		break;
 	}
 	return GOORDER_BROKEN;
@@ -320,13 +341,15 @@ static __attribute__((noinline)) int try_others(struct goreader *r, struct goeve
 	gofrontier_sort(&r->frontier);
 	r->retries += r->frontier.n;
 	if (r->retries > GOREADER_MAX_RETRIES) {
-		(void)snprintf(r->why, sizeof(r->why), "too large: events wait for each other too often");
+		(void)snprintf(r->why, sizeof(r->why),
+			       "too large: events wait for each other too often");
 		return GOORDER_BROKEN;
 	}
 	for (uint32_t i = 1; i < r->frontier.n && k == GOORDER_WAIT; i++)
 		k = try_one(r, i, ret);
 	if (k == GOORDER_WAIT) {
-		(void)snprintf(r->why, sizeof(r->why), "broken trace: failed to advance: frontier:");
+		(void)snprintf(r->why, sizeof(r->why),
+			       "broken trace: failed to advance: frontier:");
 		return GOORDER_BROKEN;
 	}
 	return k;
@@ -336,8 +359,14 @@ static void sample(struct goreader *r, struct goevent *ret)
 {
 	const struct gosample *s = &r->g.samples[r->next_sample++];
 
-	*ret = (struct goevent){.kind = GOEVENT_STACK_SAMPLE, .type = GOFMT_CPU_SAMPLE, .m = s->m, .p = s->p, .g = s->g, .time = s->time,
-		.raw_time = s->time, .stack = gogeneration_has_stack(&r->g, s->stack) ? s->stack : 0};
+	*ret = (struct goevent){.kind = GOEVENT_STACK_SAMPLE,
+				.type = GOFMT_CPU_SAMPLE,
+				.m = s->m,
+				.p = s->p,
+				.g = s->g,
+				.time = s->time,
+				.raw_time = s->time,
+				.stack = gogeneration_has_stack(&r->g, s->stack) ? s->stack : 0};
 }
 
 static int next(struct goreader *r, struct goevent *ret)
@@ -362,7 +391,8 @@ static int next(struct goreader *r, struct goevent *ret)
 	if (r->frontier.n == 0 && r->next_sample == r->g.n_samples)
 		return next_generation(r, ret);
 	if (r->next_sample < r->g.n_samples &&
-	    (r->frontier.n == 0 || (int64_t)r->g.samples[r->next_sample].time < r->frontier.heap[0].time)) {
+	    (r->frontier.n == 0 ||
+	     (int64_t)r->g.samples[r->next_sample].time < r->frontier.heap[0].time)) {
 		sample(r, ret);
 		return GOREADER_EVENT;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads an execution trace of a Go program (runtime/trace; format version 2, Go 1.22 and later), event by event in their order.
- * It reads the input once, from front to end, and keeps one generation of it, about a second. The bytes may be anything: what
- * cannot be is an error, and the events before it are right.
+ * Reads an execution trace of a Go program (runtime/trace; format version 2, Go 1.22 and later),
+ * event by event in their order. It reads the input once, from front to end, and keeps one
+ * generation of it, about a second. The bytes may be anything: what cannot be is an error, and the
+ * events before it are right.
  *
  * It must not know where the bytes come from, nor what is made of the events.
  */
@@ -27,7 +28,8 @@ enum goreader_answer {
 };
 
 /* `read` and `arg` as in batch.h. 0 or -ENOMEM. */
-int goreader_new(gobatch_read_fn read, void *arg, struct budget *budget, struct goreader **ret) _must_check_;
+int goreader_new(gobatch_read_fn read, void *arg, struct budget *budget,
+		 struct goreader **ret) _must_check_;
 struct goreader *goreader_free(struct goreader *r);
 DEFINE_CLEANUP(struct goreader *, goreader_free)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What each event of a Go trace needs, and what it does: one function a kind, in the files beside this. The order of the checks in
- * them decides which error is seen.
+ * What each event of a Go trace needs, and what it does: one function a kind, in the files beside
+ * this. The order of the checks in them decides which error is seen.
  */
 #include <string.h>
 
@@ -21,7 +21,8 @@ const char *goorder_g_name(uint8_t s)
 
 const char *goorder_p_name(uint8_t s)
 {
-	static const char *const names[] = {"Bad", "Running", "Idle", "Syscall", "SyscallAbandoned"};
+	static const char *const names[] = {"Bad", "Running", "Idle", "Syscall",
+					    "SyscallAbandoned"};
 
 	return s < ARRAY_SIZE(names) ? names[s] : "Bad";
 }
@@ -53,8 +54,9 @@ struct goorder_thing *goorder_find(struct goorder_things *things, uint64_t id)
 	return t;
 }
 
-struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev, enum goscope scope, uint64_t id, enum gostate from,
-				  enum gostate to)
+struct goevent *goorder_transition(struct goorder *o, const struct goraw_event *ev,
+				   enum goscope scope, uint64_t id, enum gostate from,
+				   enum gostate to)
 {
 	struct goevent *e = goorder_push(o, ev, GOEVENT_TRANSITION);
 

@@ -7,7 +7,8 @@
 
 static enum gostate p_public(uint8_t s)
 {
-	static const enum gostate states[] = {GOSTATE_UNDETERMINED, GOSTATE_RUNNING, GOSTATE_IDLE, GOSTATE_RUNNING, GOSTATE_IDLE};
+	static const enum gostate states[] = {GOSTATE_UNDETERMINED, GOSTATE_RUNNING, GOSTATE_IDLE,
+					      GOSTATE_RUNNING, GOSTATE_IDLE};
 
 	return states[s];
 }
@@ -20,7 +21,8 @@ int gorule_proc_status(struct goorder *o, const struct goraw_event *ev)
 	enum gostate from;
 
 	if (wire > P_ABANDONED)
-		return goorder_broken(o, "invalid status for proc %" PRId64 ": %" PRIu64, (int64_t)id, wire);
+		return goorder_broken(o, "invalid status for proc %" PRId64 ": %" PRIu64,
+				      (int64_t)id, wire);
 	if (p) {
 		if (status == P_ABANDONED && p->status == P_SYSCALL) {
 			/* somebody is about to steal it: it is the one's that has it still */
@@ -36,12 +38,18 @@ int gorule_proc_status(struct goorder *o, const struct goraw_event *ev)
 			}
 			if (!m)
 				return goorder_broken(
-					o, "failed to find sched context for proc %" PRId64 " that's about to be stolen", (int64_t)id);
+					o,
+					"failed to find sched context for proc %" PRId64
+					" that's about to be stolen",
+					(int64_t)id);
 			o->ctx = *m;
 			from = GOSTATE_RUNNING;
 		} else if (p->status != status) {
-			return goorder_broken(o, "inconsistent status for proc %" PRId64 ": old %s vs. new %s", (int64_t)id,
-					      goorder_p_name(p->status), goorder_p_name(status));
+			return goorder_broken(o,
+					      "inconsistent status for proc %" PRId64
+					      ": old %s vs. new %s",
+					      (int64_t)id, goorder_p_name(p->status),
+					      goorder_p_name(status));
 		} else {
 			from = p_public(p->status);
 		}
@@ -63,7 +71,8 @@ int gorule_proc_start(struct goorder *o, const struct goraw_event *ev)
 	struct goorder_thing *p = goorder_p(o, ev->args[0]);
 	int r;
 
-	if (!p || p->status != P_IDLE || !goorder_succeeds(o, p, ev->args[1]) || o->ctx.p != GOFMT_NO_ID)
+	if (!p || p->status != P_IDLE || !goorder_succeeds(o, p, ev->args[1]) ||
+	    o->ctx.p != GOFMT_NO_ID)
 		return GOORDER_WAIT;
 	r = goorder_need(o, NOT, MAY);
 	if (r != GOORDER_DONE)
@@ -80,7 +89,8 @@ int gorule_proc_stop(struct goorder *o, const struct goraw_event *ev)
 	int r;
 
 	if (!p)
-		return goorder_broken(o, "event ProcStop for proc (%" PRId64 ") that doesn't exist", (int64_t)o->ctx.p);
+		return goorder_broken(o, "event ProcStop for proc (%" PRId64 ") that doesn't exist",
+				      (int64_t)o->ctx.p);
 	if (p->status != P_RUNNING && p->status != P_SYSCALL)
 		return goorder_broken(o, "ProcStop event for proc that's not Running or Syscall");
 	r = goorder_need(o, MUST, MAY);
@@ -100,7 +110,8 @@ int gorule_proc_steal(struct goorder *o, const struct goraw_event *ev)
 	struct goorder_m *m;
 	int r;
 
-	if (!p || (p->status != P_SYSCALL && p->status != P_ABANDONED) || !goorder_succeeds(o, p, ev->args[1]))
+	if (!p || (p->status != P_SYSCALL && p->status != P_ABANDONED) ||
+	    !goorder_succeeds(o, p, ev->args[1]))
 		return GOORDER_WAIT;
 	r = goorder_need(o, MAY, MAY);
 	if (r != GOORDER_DONE)
@@ -109,15 +120,20 @@ int gorule_proc_steal(struct goorder *o, const struct goraw_event *ev)
 		was = GOSTATE_IDLE;
 	} else if (from == o->ctx.m) {
 		if (o->ctx.p != id)
-			return goorder_broken(o, "tried to self-steal proc %" PRId64 ", but got proc %" PRId64 " instead", (int64_t)id,
-					      (int64_t)o->ctx.p);
+			return goorder_broken(o,
+					      "tried to self-steal proc %" PRId64
+					      ", but got proc %" PRId64 " instead",
+					      (int64_t)id, (int64_t)o->ctx.p);
 		o->thread->p = GOFMT_NO_ID;
 	} else {
 		m = hashmap_pointer(&o->ms, from);
 		if (!m)
-			return goorder_broken(o, "stole proc from non-existent thread %" PRId64, (int64_t)from);
+			return goorder_broken(o, "stole proc from non-existent thread %" PRId64,
+					      (int64_t)from);
 		if (m->p != id)
-			return goorder_broken(o, "tried to steal proc %" PRId64 " from thread %" PRId64 ", but got proc %" PRId64 " instead",
+			return goorder_broken(o,
+					      "tried to steal proc %" PRId64 " from thread %" PRId64
+					      ", but got proc %" PRId64 " instead",
 					      (int64_t)id, (int64_t)from, (int64_t)m->p);
 		m->p = GOFMT_NO_ID;
 	}

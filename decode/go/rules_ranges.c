@@ -4,30 +4,38 @@
 
 #include "decode/go/order_internal.h"
 
-static const struct gostring gc_mark = {"GC concurrent mark phase", 24}, sweep = {"GC incremental sweep", 20}, assist = {"GC mark assist", 14},
+static const struct gostring gc_mark = {"GC concurrent mark phase", 24},
+			     sweep = {"GC incremental sweep", 20}, assist = {"GC mark assist", 14},
 			     stop = {"stop-the-world", 14};
 
-static int range_begin(struct goorder *o, const struct goraw_event *ev, struct goorder_thing *t, uint8_t type, uint64_t kind)
+static int range_begin(struct goorder *o, const struct goraw_event *ev, struct goorder_thing *t,
+		       uint8_t type, uint64_t kind)
 {
 	for (uint32_t i = 0; i < t->n_ranges; i++)
 		if (t->ranges[i].type == type && t->ranges[i].kind == kind)
-			return goorder_broken(o, "discovered event already in-flight for when starting event %s", goorder_name(ev));
+			return goorder_broken(
+				o, "discovered event already in-flight for when starting event %s",
+				goorder_name(ev));
 	if (t->n_ranges == GOORDER_MAX_RANGES)
 		return goorder_broken(o, "more than %u ranges at once", GOORDER_MAX_RANGES);
 	t->ranges[t->n_ranges++] = (struct goorder_range){.type = type, .kind = kind};
 	return GOORDER_DONE;
 }
 
-static int range_active(struct goorder *o, const struct goraw_event *ev, struct goorder_thing *t, uint8_t type)
+static int range_active(struct goorder *o, const struct goraw_event *ev, struct goorder_thing *t,
+			uint8_t type)
 {
 	bool found = false;
 
 	for (uint32_t i = 0; i < t->n_ranges; i++)
 		found |= t->ranges[i].type == type;
 	if (o->g->gen != o->initial_gen)
-		return found ? GOORDER_DONE : goorder_broken(o, "resource is missing active range: %s", goorder_name(ev));
-	return found ? goorder_broken(o, "found named active range already in first gen: %s", goorder_name(ev)) :
-		       range_begin(o, ev, t, type, 0);
+		return found ? GOORDER_DONE
+			     : goorder_broken(o, "resource is missing active range: %s",
+					      goorder_name(ev));
+	return found ? goorder_broken(o, "found named active range already in first gen: %s",
+				      goorder_name(ev))
+		     : range_begin(o, ev, t, type, 0);
 }
 
 static int range_end(struct goorder *o, struct goorder_thing *t, uint8_t type, uint64_t *ret_kind)
@@ -39,10 +47,12 @@ static int range_end(struct goorder *o, struct goorder_thing *t, uint8_t type, u
 		t->ranges[i] = t->ranges[--t->n_ranges];
 		return GOORDER_DONE;
 	}
-	return goorder_broken(o, "tried to end event %s, but not in-flight", gofmt_spec(type)->name);
+	return goorder_broken(o, "tried to end event %s, but not in-flight",
+			      gofmt_spec(type)->name);
 }
 
-static struct goevent *range(struct goorder *o, const struct goraw_event *ev, enum goevent_kind kind, const struct gostring *name,
+static struct goevent *range(struct goorder *o, const struct goraw_event *ev,
+			     enum goevent_kind kind, const struct gostring *name,
 			     enum goscope scope, uint64_t id)
 {
 	struct goevent *e = goorder_push(o, ev, kind);
@@ -53,19 +63,26 @@ static struct goevent *range(struct goorder *o, const struct goraw_event *ev, en
 	return e;
 }
 
-/* A range of the goroutine or processor `t` that begins or ends now. `kind` is its begin's, or 0, and what it was at its end. */
-static int begin_or_end(struct goorder *o, const struct goraw_event *ev, enum gofmt_type begin, const struct gostring *name, enum goscope scope,
-			struct goorder_thing *t, uint64_t *kind, struct goevent **ret)
+/*
+ * A range of the goroutine or processor `t` that begins or ends now. `kind` is its begin's, or 0,
+ * and what it was at its end.
+ */
+static int begin_or_end(struct goorder *o, const struct goraw_event *ev, enum gofmt_type begin,
+			const struct gostring *name, enum goscope scope, struct goorder_thing *t,
+			uint64_t *kind, struct goevent **ret)
 {
 	const bool begins = ev->type == begin;
 	int r;
 
 	if (!t)
-		return goorder_broken(o, "encountered event of type %s without known %s", goorder_name(ev),
+		return goorder_broken(o, "encountered event of type %s without known %s",
+				      goorder_name(ev),
 				      scope == GOSCOPE_PROC ? "proc" : "goroutine");
-	r = begins ? range_begin(o, ev, t, (uint8_t)begin, *kind) : range_end(o, t, (uint8_t)begin, kind);
+	r = begins ? range_begin(o, ev, t, (uint8_t)begin, *kind)
+		   : range_end(o, t, (uint8_t)begin, kind);
 	if (r == GOORDER_DONE)
-		*ret = range(o, ev, begins ? GOEVENT_RANGE_BEGIN : GOEVENT_RANGE_END, name, scope, t->id);
+		*ret = range(o, ev, begins ? GOEVENT_RANGE_BEGIN : GOEVENT_RANGE_END, name, scope,
+			     t->id);
 	return r;
 }
 
@@ -77,7 +94,8 @@ int gorule_stw(struct goorder *o, const struct goraw_event *ev)
 	int r = goorder_need(o, MUST, MUST);
 
 	if (r == GOORDER_DONE)
-		r = begin_or_end(o, ev, GOFMT_STW_BEGIN, &stop, GOSCOPE_GOROUTINE, goorder_g(o, o->ctx.g), &kind, &e);
+		r = begin_or_end(o, ev, GOFMT_STW_BEGIN, &stop, GOSCOPE_GOROUTINE,
+				 goorder_g(o, o->ctx.g), &kind, &e);
 	if (r != GOORDER_DONE)
 		return r;
 	(void)gogeneration_string(o->g, kind, &e->kind_of);
@@ -92,7 +110,8 @@ int gorule_mark_assist(struct goorder *o, const struct goraw_event *ev)
 	int r = goorder_need(o, MUST, MUST);
 
 	if (r == GOORDER_DONE)
-		r = begin_or_end(o, ev, GOFMT_GC_MARK_ASSIST_BEGIN, &assist, GOSCOPE_GOROUTINE, goorder_g(o, o->ctx.g), &kind, &e);
+		r = begin_or_end(o, ev, GOFMT_GC_MARK_ASSIST_BEGIN, &assist, GOSCOPE_GOROUTINE,
+				 goorder_g(o, o->ctx.g), &kind, &e);
 	if (r == GOORDER_DONE)
 		e->stack = ev->type == GOFMT_GC_MARK_ASSIST_BEGIN ? ev->args[0] : 0;
 	return r;
@@ -104,7 +123,8 @@ int gorule_assist_active(struct goorder *o, const struct goraw_event *ev)
 	int r;
 
 	if (!g)
-		return goorder_broken(o, "uninitialized goroutine %" PRId64 " found during %s", (int64_t)ev->args[0], goorder_name(ev));
+		return goorder_broken(o, "uninitialized goroutine %" PRId64 " found during %s",
+				      (int64_t)ev->args[0], goorder_name(ev));
 	r = range_active(o, ev, g, GOFMT_GC_MARK_ASSIST_BEGIN);
 	if (r == GOORDER_DONE)
 		(void)range(o, ev, GOEVENT_RANGE_ACTIVE, &assist, GOSCOPE_GOROUTINE, g->id);
@@ -118,7 +138,8 @@ int gorule_gc_sweep(struct goorder *o, const struct goraw_event *ev)
 	int r = goorder_need(o, MUST, MAY);
 
 	if (r == GOORDER_DONE)
-		r = begin_or_end(o, ev, GOFMT_GC_SWEEP_BEGIN, &sweep, GOSCOPE_PROC, goorder_p(o, o->ctx.p), &kind, &e);
+		r = begin_or_end(o, ev, GOFMT_GC_SWEEP_BEGIN, &sweep, GOSCOPE_PROC,
+				 goorder_p(o, o->ctx.p), &kind, &e);
 	if (r != GOORDER_DONE)
 		return r;
 	if (ev->type == GOFMT_GC_SWEEP_BEGIN) {
@@ -136,7 +157,8 @@ int gorule_sweep_active(struct goorder *o, const struct goraw_event *ev)
 	int r;
 
 	if (!p)
-		return goorder_broken(o, "encountered %s for unknown proc %" PRId64, goorder_name(ev), (int64_t)ev->args[0]);
+		return goorder_broken(o, "encountered %s for unknown proc %" PRId64,
+				      goorder_name(ev), (int64_t)ev->args[0]);
 	r = range_active(o, ev, p, GOFMT_GC_SWEEP_BEGIN);
 	if (r == GOORDER_DONE)
 		(void)range(o, ev, GOEVENT_RANGE_ACTIVE, &sweep, GOSCOPE_PROC, p->id);
@@ -156,10 +178,12 @@ int gorule_gc(struct goorder *o, const struct goraw_event *ev)
 		if (ev->args[0] != o->gc_seq + 1)
 			return GOORDER_WAIT;
 		if (ev->type == GOFMT_GC_BEGIN && o->gc == GC_RUNNING)
-			return goorder_broken(o, "encountered GCBegin while GC was already in progress");
+			return goorder_broken(
+				o, "encountered GCBegin while GC was already in progress");
 		if (ev->type != GOFMT_GC_BEGIN && o->gc != GC_RUNNING)
 			return goorder_broken(o, "encountered %s when GC was %s", goorder_name(ev),
-					      o->gc == GC_UNDETERMINED ? "in an undetermined state" : "not in progress");
+					      o->gc == GC_UNDETERMINED ? "in an undetermined state"
+								       : "not in progress");
 		r = goorder_need(o, MUST, MUST);
 	}
 	if (r != GOORDER_DONE)

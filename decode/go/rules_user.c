@@ -9,7 +9,8 @@
 
 int gorule_metric(struct goorder *o, const struct goraw_event *ev)
 {
-	static const struct gostring procs = {"/sched/gomaxprocs:threads", 25}, objects = {"/memory/classes/heap/objects:bytes", 34},
+	static const struct gostring procs = {"/sched/gomaxprocs:threads", 25},
+				     objects = {"/memory/classes/heap/objects:bytes", 34},
 				     goal = {"/gc/heap/goal:bytes", 19};
 	struct goevent *e;
 	int r = goorder_need(o, MUST, ev->type == GOFMT_PROCS_CHANGE ? MUST : MAY);
@@ -17,7 +18,9 @@ int gorule_metric(struct goorder *o, const struct goraw_event *ev)
 	if (r != GOORDER_DONE)
 		return r;
 	e = goorder_push(o, ev, GOEVENT_METRIC);
-	e->name = ev->type == GOFMT_PROCS_CHANGE ? procs : ev->type == GOFMT_HEAP_ALLOC ? objects : goal;
+	e->name = ev->type == GOFMT_PROCS_CHANGE ? procs
+		  : ev->type == GOFMT_HEAP_ALLOC ? objects
+						 : goal;
 	e->value = ev->args[0];
 	e->stack = ev->type == GOFMT_PROCS_CHANGE ? ev->args[1] : 0;
 	return GOORDER_DONE;
@@ -47,7 +50,8 @@ int gorule_task_begin(struct goorder *o, const struct goraw_event *ev)
 	if (hashmap_get(&o->tasks, 0, ev->args[0]))
 		return goorder_broken(o, "task ID conflict: %" PRIu64, ev->args[0]);
 	if (!gogeneration_string(o->g, ev->args[2], &name))
-		return goorder_broken(o, "invalid string ID %" PRIu64 " for %s event", ev->args[2], goorder_name(ev));
+		return goorder_broken(o, "invalid string ID %" PRIu64 " for %s event", ev->args[2],
+				      goorder_name(ev));
 	r = goorder_need(o, MUST, MUST);
 	if (r != GOORDER_DONE)
 		return r;
@@ -87,10 +91,12 @@ int gorule_task_end(struct goorder *o, const struct goraw_event *ev)
 	return GOORDER_DONE;
 }
 
-static int push_region(struct goorder *o, struct goorder_thing *g, uint64_t task, const struct gostring *name)
+static int push_region(struct goorder *o, struct goorder_thing *g, uint64_t task,
+		       const struct gostring *name)
 {
 	if (g->n_regions == GOORDER_MAX_REGIONS)
-		return goorder_broken(o, "more than %u open regions in goroutine %" PRId64, GOORDER_MAX_REGIONS, (int64_t)g->id);
+		return goorder_broken(o, "more than %u open regions in goroutine %" PRId64,
+				      GOORDER_MAX_REGIONS, (int64_t)g->id);
 	if (g->n_regions == g->max_regions) {
 		const uint32_t max = g->max_regions ? g->max_regions * 2 : 4;
 		struct goorder_region *v;
@@ -103,7 +109,9 @@ static int push_region(struct goorder *o, struct goorder_thing *g, uint64_t task
 		g->regions = v;
 		g->max_regions = max;
 	}
-	g->regions[g->n_regions] = (struct goorder_region){.task = task, .len = name->len, .name = malloc(name->len + 1)};
+	g->regions[g->n_regions] = (struct goorder_region){.task = task,
+							   .len = name->len,
+							   .name = malloc(name->len + 1)};
 	if (!g->regions[g->n_regions].name)
 		return -ENOMEM;
 	if (goorder_charge(o, name->len) < 0) {
@@ -114,15 +122,20 @@ static int push_region(struct goorder *o, struct goorder_thing *g, uint64_t task
 	return GOORDER_DONE;
 }
 
-static int pop_region(struct goorder *o, struct goorder_thing *g, uint64_t task, const struct gostring *name)
+static int pop_region(struct goorder *o, struct goorder_thing *g, uint64_t task,
+		      const struct gostring *name)
 {
 	struct goorder_region *top = g->n_regions ? &g->regions[g->n_regions - 1] : NULL;
 
 	if (!top) /* it began before the trace */
 		return GOORDER_DONE;
-	if (top->task != task || top->len != name->len || memcmp(top->name, name->p, name->len) != 0)
-		return goorder_broken(o, "misuse of region in goroutine %" PRId64 ": region end {%" PRIu64 " %.*s} when the inner-most active "
-					 "region start event is {%" PRIu64 " %.*s}", (int64_t)g->id, task, (int)name->len, name->p, top->task,
+	if (top->task != task || top->len != name->len ||
+	    memcmp(top->name, name->p, name->len) != 0)
+		return goorder_broken(o,
+				      "misuse of region in goroutine %" PRId64
+				      ": region end {%" PRIu64 " %.*s} when the inner-most active "
+				      "region start event is {%" PRIu64 " %.*s}",
+				      (int64_t)g->id, task, (int)name->len, name->p, top->task,
 				      (int)top->len, top->name);
 	free(top->name);
 	budget_give(o->budget, top->len);
@@ -142,10 +155,13 @@ int gorule_region(struct goorder *o, const struct goraw_event *ev)
 	if (r != GOORDER_DONE)
 		return r;
 	if (!gogeneration_string(o->g, ev->args[1], &name))
-		return goorder_broken(o, "invalid string ID %" PRIu64 " for %s event", ev->args[1], goorder_name(ev));
+		return goorder_broken(o, "invalid string ID %" PRIu64 " for %s event", ev->args[1],
+				      goorder_name(ev));
 	g = goorder_g(o, o->ctx.g);
 	if (!g)
-		return goorder_broken(o, "encountered %s without known state for current goroutine %" PRId64, goorder_name(ev), (int64_t)o->ctx.g);
+		return goorder_broken(
+			o, "encountered %s without known state for current goroutine %" PRId64,
+			goorder_name(ev), (int64_t)o->ctx.g);
 	r = begins ? push_region(o, g, ev->args[0], &name) : pop_region(o, g, ev->args[0], &name);
 	if (r != GOORDER_DONE)
 		return r;

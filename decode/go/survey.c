@@ -34,7 +34,8 @@ static uint32_t add_name(struct gosurvey *s, const struct gostring *name)
 {
 	char text[2048];
 
-	return strtab_add(s->names, text, escape_text(text, sizeof(text), name->p ? name->p : "", name->len), NULL);
+	return strtab_add(s->names, text,
+			  escape_text(text, sizeof(text), name->p ? name->p : "", name->len), NULL);
 }
 
 /* A stack ends with the function that the goroutine began with, unless it was cut at its limit. */
@@ -49,7 +50,8 @@ static uint32_t root_name(struct gosurvey *s, const struct gogeneration *g, uint
 	return add_name(s, &f.func);
 }
 
-static int see(struct gosurvey *s, uint64_t id, uint64_t stack, bool active, const struct gogeneration *g)
+static int see(struct gosurvey *s, uint64_t id, uint64_t stack, bool active,
+	       const struct gogeneration *g)
 {
 	const uint64_t was = hashmap_get(&s->goroutines, 0, id);
 	uint64_t now = was | KNOWN | (active ? ACTIVE : 0);
@@ -77,7 +79,8 @@ static int add_early(struct gosurvey *s, uint64_t g, uint64_t task, uint32_t nam
 		s->early = p;
 		s->max_early = max;
 	}
-	s->early[s->n_early] = (struct gosurvey_early){.g = g, .task = task, .name = name, .order = s->n_early};
+	s->early[s->n_early] =
+		(struct gosurvey_early){.g = g, .task = task, .name = name, .order = s->n_early};
 	s->n_early++;
 	return 0;
 }
@@ -109,7 +112,10 @@ static int transition(struct gosurvey *s, const struct goevent *e, const struct 
 		return 0;
 	if (e->from == GOSTATE_UNDETERMINED)
 		s->initial[e->to]++;
-	r = see(s, e->id, e->new_stack, created || (e->from != e->to && e->from != GOSTATE_UNDETERMINED) || e->to != GOSTATE_WAITING, g);
+	r = see(s, e->id, e->new_stack,
+		created || (e->from != e->to && e->from != GOSTATE_UNDETERMINED) ||
+			e->to != GOSTATE_WAITING,
+		g);
 	/* a stack beside it is that of who did it */
 	if (r == 0 && e->g != GOFMT_NO_ID && e->g != e->id && e->type != GOFMT_GO_STATUS_STACK)
 		r = see(s, e->g, e->stack, true, g);

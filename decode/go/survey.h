@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A first look at a whole Go trace: what its beginning does not say yet. What a goroutine is called is known at its first stack,
- * which goroutines do anything by the end only, and that a region or task was open from the begin on, when it ends.
+ * A first look at a whole Go trace: what its beginning does not say yet. What a goroutine is called
+ * is known at its first stack, which goroutines do anything by the end only, and that a region or
+ * task was open from the begin on, when it ends.
  *
- * Owns the names. It keeps some bytes for each goroutine, whatever the trace's length, charged to the budget.
+ * Owns the names. It keeps some bytes for each goroutine, whatever the trace's length, charged to
+ * the budget.
  */
 #pragma once
 
@@ -22,8 +24,11 @@
 struct gosurvey {
 	uint64_t first_ns, last_ns;
 	struct goclock clock; /* the first; mono 0: none */
-	uint64_t initial[GOSTATE_SYSCALL + 1]; /* goroutines that were in that state when the trace began */
-	/* Open when the trace began: by goroutine (a task's is GOFMT_NO_ID), what ended last first. */
+	/* goroutines that were in that state when the trace began */
+	uint64_t initial[GOSTATE_SYSCALL + 1];
+	/*
+	 * Open when the trace began: by goroutine (a task's is GOFMT_NO_ID), what ended last first.
+	 */
 	struct gosurvey_early {
 		uint64_t g, task;
 		uint32_t name; /* gosurvey_name() */
@@ -41,11 +46,18 @@ struct gosurvey {
 	struct hashmap tasks;	   /* that have begun */
 };
 
-/* Reads it to its end, or to where it breaks. 0, or -errno: of the input, or -ENOMEM where the reader itself has no memory. */
-int gosurvey_run(gobatch_read_fn read, void *arg, struct budget *budget, struct gosurvey *ret) _must_check_;
+/*
+ * Reads it to its end, or to where it breaks. 0, or -errno: of the input, or -ENOMEM where the
+ * reader itself has no memory.
+ */
+int gosurvey_run(gobatch_read_fn read, void *arg, struct budget *budget,
+		 struct gosurvey *ret) _must_check_;
 void gosurvey_fini(struct gosurvey *s);
 
-/* The function that the goroutine began with, escaped; "" where no stack tells. *ret_active: it does more than wait. */
+/*
+ * The function that the goroutine began with, escaped; "" where no stack tells. *ret_active: it
+ * does more than wait.
+ */
 const char *gosurvey_goroutine(const struct gosurvey *s, uint64_t g, bool *ret_active);
 /* Where its own begin in `early`, and how many they are. */
 uint32_t gosurvey_early(const struct gosurvey *s, uint64_t g, uint32_t *ret_n);

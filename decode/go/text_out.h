@@ -20,7 +20,8 @@ bool gotext_is_printable(uint32_t c);
 
 void gotext_put(struct gotext_out *o, const char *s, size_t n);
 void gotext_quote(struct gotext_out *o, const char *s, size_t n);
-void gotext_printf(struct gotext_out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void gotext_printf(struct gotext_out *o, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 void gotext_flush(struct gotext_out *o);
 
 static inline void gotext_string(struct gotext_out *o, const struct gostring *s)

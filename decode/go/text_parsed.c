@@ -11,19 +11,34 @@
 #include "decode/go/text_out.h"
 
 static const char *const kinds[] = {
-	[GOEVENT_SYNC] = "Sync", [GOEVENT_METRIC] = "Metric", [GOEVENT_LABEL] = "Label", [GOEVENT_STACK_SAMPLE] = "StackSample",
-	[GOEVENT_RANGE_BEGIN] = "RangeBegin", [GOEVENT_RANGE_ACTIVE] = "RangeActive", [GOEVENT_RANGE_END] = "RangeEnd",
-	[GOEVENT_TASK_BEGIN] = "TaskBegin", [GOEVENT_TASK_END] = "TaskEnd", [GOEVENT_REGION_BEGIN] = "RegionBegin",
-	[GOEVENT_REGION_END] = "RegionEnd", [GOEVENT_LOG] = "Log", [GOEVENT_TRANSITION] = "StateTransition",
+	[GOEVENT_SYNC] = "Sync",
+	[GOEVENT_METRIC] = "Metric",
+	[GOEVENT_LABEL] = "Label",
+	[GOEVENT_STACK_SAMPLE] = "StackSample",
+	[GOEVENT_RANGE_BEGIN] = "RangeBegin",
+	[GOEVENT_RANGE_ACTIVE] = "RangeActive",
+	[GOEVENT_RANGE_END] = "RangeEnd",
+	[GOEVENT_TASK_BEGIN] = "TaskBegin",
+	[GOEVENT_TASK_END] = "TaskEnd",
+	[GOEVENT_REGION_BEGIN] = "RegionBegin",
+	[GOEVENT_REGION_END] = "RegionEnd",
+	[GOEVENT_LOG] = "Log",
+	[GOEVENT_TRANSITION] = "StateTransition",
 	[GOEVENT_EXPERIMENTAL] = "Experimental",
 };
 
 static const char *const states[] = {
-	[GOSTATE_UNDETERMINED] = "Undetermined", [GOSTATE_NOT_EXIST] = "NotExist", [GOSTATE_IDLE] = "Idle", [GOSTATE_RUNNABLE] = "Runnable",
-	[GOSTATE_RUNNING] = "Running", [GOSTATE_WAITING] = "Waiting", [GOSTATE_SYSCALL] = "Syscall",
+	[GOSTATE_UNDETERMINED] = "Undetermined",
+	[GOSTATE_NOT_EXIST] = "NotExist",
+	[GOSTATE_IDLE] = "Idle",
+	[GOSTATE_RUNNABLE] = "Runnable",
+	[GOSTATE_RUNNING] = "Running",
+	[GOSTATE_WAITING] = "Waiting",
+	[GOSTATE_SYSCALL] = "Syscall",
 };
 
-static void put_stack(struct gotext_out *o, const char *heading, const struct gogeneration *g, uint64_t id)
+static void put_stack(struct gotext_out *o, const char *heading, const struct gogeneration *g,
+		      uint64_t id)
 {
 	const uint32_t n = g ? gogeneration_stack_depth(g, id) : 0;
 
@@ -45,7 +60,8 @@ static void put_scope(struct gotext_out *o, const struct goevent *e)
 	if (e->scope == GOSCOPE_NONE)
 		gotext_printf(o, "None");
 	else
-		gotext_printf(o, "%s(%" PRId64 ")", e->scope == GOSCOPE_PROC ? "Proc" : "Goroutine", (int64_t)e->id);
+		gotext_printf(o, "%s(%" PRId64 ")", e->scope == GOSCOPE_PROC ? "Proc" : "Goroutine",
+			      (int64_t)e->id);
 }
 
 static void put_clock(struct gotext_out *o, const struct goclock *c)
@@ -58,7 +74,8 @@ static void put_clock(struct gotext_out *o, const struct goclock *c)
 	gotext_printf(o, " Trace=%" PRId64 " Mono=%" PRId64, (int64_t)c->trace, (int64_t)c->mono);
 	if (!gmtime_r(&sec, &tm))
 		return;
-	gotext_printf(o, " Wall=%04d-%02d-%02dT%02d:%02d:%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+	gotext_printf(o, " Wall=%04d-%02d-%02dT%02d:%02d:%02d", tm.tm_year + 1900, tm.tm_mon + 1,
+		      tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
 	n = (size_t)snprintf(nsec, sizeof(nsec), ".%09u", (unsigned int)(c->nsec % 1000000000));
 	while (nsec[n - 1] == '0')
 		n--;
@@ -86,7 +103,10 @@ static void put_range(struct gotext_out *o, const struct goevent *e)
 		return;
 	gotext_printf(o, " Attributes=[");
 	if (e->type == GOFMT_GC_SWEEP_END)
-		gotext_printf(o, "\"bytes swept\"=Value{Uint64(%" PRIu64 ")} \"bytes reclaimed\"=Value{Uint64(%" PRIu64 ")}", e->value, e->value2);
+		gotext_printf(o,
+			      "\"bytes swept\"=Value{Uint64(%" PRIu64
+			      ")} \"bytes reclaimed\"=Value{Uint64(%" PRIu64 ")}",
+			      e->value, e->value2);
 	gotext_printf(o, "]");
 }
 
@@ -94,8 +114,9 @@ static void put_event(struct gotext_out *o, const struct gogeneration *g, const 
 {
 	const struct gofmt_spec *spec = gofmt_spec(e->type);
 
-	gotext_printf(o, "M=%" PRId64 " P=%" PRId64 " G=%" PRId64 " %s Time=%" PRId64, (int64_t)e->m, (int64_t)e->p, (int64_t)e->g,
-		      kinds[e->kind], (int64_t)e->time);
+	gotext_printf(o, "M=%" PRId64 " P=%" PRId64 " G=%" PRId64 " %s Time=%" PRId64,
+		      (int64_t)e->m, (int64_t)e->p, (int64_t)e->g, kinds[e->kind],
+		      (int64_t)e->time);
 	switch (e->kind) {
 	case GOEVENT_SYNC:
 		gotext_printf(o, " N=%" PRIu64, e->id);
@@ -135,16 +156,19 @@ static void put_event(struct gotext_out *o, const struct gogeneration *g, const 
 		gotext_string(o, &e->text);
 		break;
 	case GOEVENT_TRANSITION:
-		gotext_printf(o, " %s=%" PRId64 " %s->%s Reason=", e->scope == GOSCOPE_PROC ? "ProcID" : "GoID", (int64_t)e->id, states[e->from],
-			      states[e->to]);
+		gotext_printf(o, " %s=%" PRId64 " %s->%s Reason=",
+			      e->scope == GOSCOPE_PROC ? "ProcID" : "GoID", (int64_t)e->id,
+			      states[e->from], states[e->to]);
 		gotext_quote(o, e->text.p ? e->text.p : "", e->text.len);
-		if (e->new_stack || e->type == GOFMT_GO_CREATE || e->type == GOFMT_GO_CREATE_BLOCKED)
+		if (e->new_stack || e->type == GOFMT_GO_CREATE ||
+		    e->type == GOFMT_GO_CREATE_BLOCKED)
 			put_stack(o, "TransitionStack=", g, e->new_stack);
 		break;
 	case GOEVENT_EXPERIMENTAL:
 		gotext_printf(o, " Name=%s Args=[", spec->name);
 		for (unsigned int i = 0; i < spec->n_args; i++)
-			gotext_printf(o, "%s%s=Value{Uint64(%" PRIu64 ")}", i ? ", " : "", spec->args[i], e->args[i]);
+			gotext_printf(o, "%s%s=Value{Uint64(%" PRIu64 ")}", i ? ", " : "",
+				      spec->args[i], e->args[i]);
 		gotext_printf(o, "]");
 		break;
 	case GOEVENT_STACK_SAMPLE:
@@ -155,7 +179,8 @@ static void put_event(struct gotext_out *o, const struct gogeneration *g, const 
 	gotext_put(o, "\n", 1);
 }
 
-int gotext_parsed(gobatch_read_fn read, void *arg, struct budget *budget, int fd, uint64_t max_bytes, struct gotext_stats *ret)
+int gotext_parsed(gobatch_read_fn read, void *arg, struct budget *budget, int fd,
+		  uint64_t max_bytes, struct gotext_stats *ret)
 {
 	_cleanup_(goreader_freep) struct goreader *reader = NULL;
 	_cleanup_free_ struct gotext_out *o = malloc(sizeof(*o));

@@ -78,12 +78,14 @@ static bool put_stack(struct wire *w)
 
 static bool put_one(struct wire *w)
 {
-	static const char *const sample[] = {"time", "m", "p", "g", "stack"}, *const freq[] = {"freq"}, *const dt[] = {"dt"};
+	static const char *const sample[] = {"time", "m", "p", "g", "stack"},
+				 *const freq[] = {"freq"}, *const dt[] = {"dt"};
 	const uint8_t type = *w->p++;
 	const struct gofmt_spec *spec = gofmt_spec(type);
 	bool whole = true;
 
-	if (!spec->name || type == GOFMT_EVENT_BATCH || type == GOFMT_EXPERIMENTAL_BATCH || type == GOFMT_END_OF_GENERATION) {
+	if (!spec->name || type == GOFMT_EVENT_BATCH || type == GOFMT_EXPERIMENTAL_BATCH ||
+	    type == GOFMT_END_OF_GENERATION) {
 		(void)snprintf(w->why, w->size, "found invalid event type: %d", type);
 		return false;
 	}
@@ -113,12 +115,16 @@ static bool put_batch(struct wire *w, const struct gobatch *b)
 		return true;
 	}
 	if (b->experiment) {
-		gotext_printf(w->o, "ExperimentalBatch exp=%u gen=%" PRIu64 " m=%" PRIu64 " time=%" PRIu64, b->experiment, b->gen, b->m, b->time);
+		gotext_printf(w->o,
+			      "ExperimentalBatch exp=%u gen=%" PRIu64 " m=%" PRIu64
+			      " time=%" PRIu64,
+			      b->experiment, b->gen, b->m, b->time);
 		put_data(w, b->data, b->size);
 		gotext_put(w->o, "\n", 1);
 		return true;
 	}
-	gotext_printf(w->o, "EventBatch gen=%" PRIu64 " m=%" PRIu64 " time=%" PRIu64 " size=%u\n", b->gen, b->m, b->time, b->size);
+	gotext_printf(w->o, "EventBatch gen=%" PRIu64 " m=%" PRIu64 " time=%" PRIu64 " size=%u\n",
+		      b->gen, b->m, b->time, b->size);
 	w->p = b->data;
 	w->end = b->data + b->size;
 	while (w->p < w->end && whole)
@@ -126,7 +132,8 @@ static bool put_batch(struct wire *w, const struct gobatch *b)
 	return whole;
 }
 
-int gotext_wire(gobatch_read_fn read, void *arg, struct budget *budget, int fd, uint64_t max_bytes, struct gotext_stats *ret)
+int gotext_wire(gobatch_read_fn read, void *arg, struct budget *budget, int fd, uint64_t max_bytes,
+		struct gotext_stats *ret)
 {
 	_cleanup_free_ struct gotext_out *o = malloc(sizeof(*o));
 	_cleanup_free_ struct gostream *s = malloc(sizeof(*s));
@@ -145,7 +152,8 @@ int gotext_wire(gobatch_read_fn read, void *arg, struct budget *budget, int fd, 
 	gostream_init(s, read, arg);
 	r = gostream_version(s, ret->why, sizeof(ret->why));
 	r = r > 0 ? GOBATCH_ONE : r < 0 ? r : GOBATCH_BROKEN;
-	while (r == GOBATCH_ONE && o->error == 0 && (r = gostream_next(s, b, ret->why, sizeof(ret->why))) == GOBATCH_ONE) {
+	while (r == GOBATCH_ONE && o->error == 0 &&
+	       (r = gostream_next(s, b, ret->why, sizeof(ret->why))) == GOBATCH_ONE) {
 		ret->events++;
 		ret->generations += b->is_end;
 		if (!put_batch(&w, b))

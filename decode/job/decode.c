@@ -136,7 +136,9 @@ static int open_kallsyms(struct job *j, struct decode *d)
 /* Without it a trace of the kernel cannot be followed there, which is counted where it was. */
 static int open_kcore(struct job *j, struct decode *d)
 {
-	int r = j->kcore_fd >= 0 && d->pt ? images_map_kernel(d->images, take_fd(&j->kcore_fd), d->kallsyms, &d->kernel) : 0;
+	int r = j->kcore_fd >= 0 && d->pt ? images_map_kernel(d->images, take_fd(&j->kcore_fd),
+							      d->kallsyms, &d->kernel)
+					  : 0;
 
 	if (r < 0)
 		log_warning("the kernel's code: %s", strerror(-r));
@@ -242,11 +244,14 @@ static int open_input(struct job *j, struct decode *d)
 	if (r >= 0 && j->input == JOB_BUNDLE)
 		r = open_rings(j, d);
 	if (r >= 0 && !d->pd && !d->events && j->go_fd < 0)
-		r = job_refuse(j, "the bundle has neither perf.data nor event rings nor a trace of a Go program");
+		r = job_refuse(
+			j,
+			"the bundle has neither perf.data nor event rings nor a trace of a Go program");
 	return r;
 }
 
-static void timeline_describe(const struct job *j, const struct decode *d, struct timeline_options *to)
+static void timeline_describe(const struct job *j, const struct decode *d,
+			      struct timeline_options *to)
 {
 	const struct meta *m = &d->meta;
 
@@ -257,8 +262,11 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 	to->wait_min_ns = m->wait_min_ns;
 	/* exact calls are whole of themselves, each thread's from its own begin */
 	if (!d->pt)
-		to->complete_from_ns = m->complete_from ? m->complete_from : d->prescan.complete_from_ns;
-	to->kernel_release = m->kernel_release[0] ? m->kernel_release : d->pd ? d->pd->osrelease : NULL;
+		to->complete_from_ns = m->complete_from ? m->complete_from
+							: d->prescan.complete_from_ns;
+	to->kernel_release = m->kernel_release[0] ? m->kernel_release
+			     : d->pd              ? d->pd->osrelease
+						  : NULL;
 	to->machine = m->machine[0] ? m->machine : d->pd ? d->pd->arch : NULL;
 	focus_on_last(j, d, to);
 	if (m->slow.end_raw)
@@ -271,29 +279,40 @@ static void timeline_describe(const struct job *j, const struct decode *d, struc
 
 static int open_pt(struct job *j, struct decode *d)
 {
-	const struct dump_options vo = {
-		.kind = j->view, .fd = j->out_fd, .scratch_fd = j->scratch_fd, .max_bytes = j->max_output, .st = d->st};
+	const struct dump_options vo = {.kind = j->view,
+					.fd = j->out_fd,
+					.scratch_fd = j->scratch_fd,
+					.max_bytes = j->max_output,
+					.st = d->st};
 	int r = 0;
 
 	if (j->view)
 		r = dump_new(&vo, &d->dump);
 	if (r == 0 && d->pd)
-		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, j->verify, &d->pt);
+		r = replay_pt_new(d->pd, j->workers, &j->budget, d->dump, j->inlined, j->verify,
+				  &d->pt);
 	if (r >= 0 && d->pt) {
 		replay_pt_set_blinds(d->pt, d->meta.blinds, d->meta.n_blinds);
 		replay_pt_set_end(d->pt, d->meta.pt_end_raw);
 	}
 	if (r >= 0 && j->view && !d->pt)
-		return job_refuse(j, "the recording has no Intel PT trace, so only the timeline can be written");
+		return job_refuse(
+			j,
+			"the recording has no Intel PT trace, so only the timeline can be written");
 	if (r >= 0 && j->verify && !d->pt)
 		return job_refuse(j, "the recording has no Intel PT trace that could be verified");
 	return r < 0 ? r : 0;
 }
 
-/* PT is decoded before the records are replayed, and by times that are estimates: it needs what was mapped then. */
+/*
+ * PT is decoded before the records are replayed, and by times that are estimates: it needs what was
+ * mapped then.
+ */
 static int prescan(struct job *j, struct decode *d)
 {
-	struct prescan_options o = {.pd = d->pd, .pt = d->pt, .complete_from = !d->meta.complete_from};
+	struct prescan_options o = {.pd = d->pd,
+				    .pt = d->pt,
+				    .complete_from = !d->meta.complete_from};
 	int r = process_maps_new(d->images, &j->budget, d->pt != NULL, &d->maps);
 
 	if (r == 0)
@@ -309,8 +328,13 @@ static int add_go(struct job *j, struct decode *d, const struct meta_go *go, uin
 {
 	struct file_request request = {.kind = FILE_REQUEST_RING, .pid = (pid_t)go->pid};
 	_cleanup_close_ int fd = strcmp(go->file, "go.trace") == 0 ? take_fd(&j->go_fd) : -1;
-	struct gofeed_options o = {
-		.pid = go->pid, .foreign_tids = go->nspid != go->pid, .tids = go->tids, .n_tids = go->n_tids, .clocks = d->clocks, .end_ns = d->meta.frozen_raw, .budget = &j->budget};
+	struct gofeed_options o = {.pid = go->pid,
+				   .foreign_tids = go->nspid != go->pid,
+				   .tids = go->tids,
+				   .n_tids = go->n_tids,
+				   .clocks = d->clocks,
+				   .end_ns = d->meta.frozen_raw,
+				   .budget = &j->budget};
 	struct file_answer file;
 	int r = 0;
 
@@ -336,7 +360,10 @@ static int add_go(struct job *j, struct decode *d, const struct meta_go *go, uin
 	return r == -ECANCELED || j->input == JOB_GO ? r : 0;
 }
 
-/* The traces of Go programs: those of a bundle, or the input itself, of which nobody says whose it is. */
+/*
+ * The traces of Go programs: those of a bundle, or the input itself, of which nobody says whose it
+ * is.
+ */
 static int open_go(struct job *j, struct decode *d)
 {
 	static const struct meta_go alone = {.file = "go.trace"};
@@ -362,7 +389,8 @@ static int open_go(struct job *j, struct decode *d)
 /* Sums over all programs; what is wrong is said of the first. */
 static void report_go(struct job *j, const struct decode *d)
 {
-	uint64_t events = 0, generations = 0, late = 0, goroutines = 0, not_drawn = 0, parked = 0, at;
+	uint64_t events = 0, generations = 0, late = 0, goroutines = 0, not_drawn = 0, parked = 0,
+		 at;
 
 	for (size_t i = 0; i < d->n_go; i++) {
 		const char *why = gofeed_why(d->go[i].feed, &at);
@@ -510,21 +538,24 @@ static void report_loss(void *arg, const char *kind, uint64_t count)
 }
 
 /*
- * What is missing of PT, or in doubt, is said in the trace, too: at its end, but for what was drawn where it
- * happened.
+ * What is missing of PT, or in doubt, is said in the trace, too: at its end, but for what was drawn
+ * where it happened.
  */
 static void draw_pt_losses(const struct replay_pt *pt, struct timeline *tl)
 {
-	static const char *const drawn[] = {
-		"pt_overflows", "pt_no_code", "pt_mismatch", "pt_bad_returns", "pt_runaway", "code_unmapped", "code_without_image"};
-	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+	static const char *const drawn[] = {"pt_overflows",      "pt_no_code", "pt_mismatch",
+					    "pt_bad_returns",    "pt_runaway", "code_unmapped",
+					    "code_without_image"};
+	_cleanup_json_ struct json_object *stats = json_object_new_object(),
+					  *losses = json_object_new_object();
 
 	if (!stats || !losses)
 		return;
 	replay_pt_report(pt, stats, losses);
 	json_object_object_foreach(losses, key, value) {
 		char kind[64];
-		bool drawn_already = !json_object_is_type(value, json_type_int) || json_object_get_uint64(value) == 0;
+		bool drawn_already = !json_object_is_type(value, json_type_int) ||
+				     json_object_get_uint64(value) == 0;
 
 		for (size_t i = 0; i < ARRAY_SIZE(drawn); i++)
 			drawn_already |= strcmp(key, drawn[i]) == 0;
@@ -537,7 +568,9 @@ static void draw_pt_losses(const struct replay_pt *pt, struct timeline *tl)
 	}
 }
 
-/* Of each thread, the one that draws last: what takes longest if nobody else wants the processors. */
+/*
+ * Of each thread, the one that draws last: what takes longest if nobody else wants the processors.
+ */
 static void add_cpu_times(const struct job *j, struct json_object *stages)
 {
 	struct json_object *each = json_add_new_array(stages, "cpu_each_ns");
@@ -554,7 +587,8 @@ static void add_cpu_times(const struct job *j, struct json_object *stages)
 }
 
 /* Where the time went. */
-static void add_stages(struct job *j, const struct decode *d, const struct writer *w, uint64_t setup_ns, uint64_t run_ns)
+static void add_stages(struct job *j, const struct decode *d, const struct writer *w,
+		       uint64_t setup_ns, uint64_t run_ns)
 {
 	struct json_object *stages = json_add_new_object(j->stats, "stages");
 	struct writer_stats ws;
@@ -582,8 +616,8 @@ static void add_view_stats(struct job *j, const struct dump *v)
 }
 
 /*
- * The build ids of files that were mapped and not needed, for the parent. It is no part of the decoding: what a slow file
- * system does not tell in time is counted and left.
+ * The build ids of files that were mapped and not needed, for the parent. It is no part of the
+ * decoding: what a slow file system does not tell in time is counted and left.
  */
 static int identify_images(struct job *j, const struct decode *d)
 {
@@ -596,7 +630,8 @@ static int identify_images(struct job *j, const struct decode *d)
 		if (io_now_ns() < until)
 			r = image_identify(d->images, images_at(d->images, i));
 		else
-			left += images_at(d->images, i)->kind == IMAGE_FILE && images_at(d->images, i)->state == IMAGE_NEW;
+			left += images_at(d->images, i)->kind == IMAGE_FILE &&
+				images_at(d->images, i)->state == IMAGE_NEW;
 	}
 	if (left)
 		json_add_uint(j->stats, "images_not_identified", left);
@@ -631,7 +666,8 @@ int job_decode(struct job *j, struct writer *w)
 	if (r == 0 && d.dump)
 		r = dump_finish(d.dump);
 	if (r < 0 && d.dump && dump_stats(d.dump)->scratch_error) {
-		(void)snprintf(j->error, sizeof(j->error), "its temporary file: %s", strerror(-dump_stats(d.dump)->scratch_error));
+		(void)snprintf(j->error, sizeof(j->error), "its temporary file: %s",
+			       strerror(-dump_stats(d.dump)->scratch_error));
 		r = -EIO;
 	}
 	if (r == 0 && j->identify)

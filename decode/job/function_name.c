@@ -31,7 +31,8 @@ static bool ends_with_component(const char *text, const char *name)
 {
 	const size_t n = strlen(text), m = strlen(name);
 
-	return n > m + 2 && memcmp(text + n - m, name, m) == 0 && memcmp(text + n - m - 2, "::", 2) == 0;
+	return n > m + 2 && memcmp(text + n - m, name, m) == 0 &&
+	       memcmp(text + n - m - 2, "::", 2) == 0;
 }
 
 /* What compilers write behind the name of a function that they have changed, or taken apart. */
@@ -138,7 +139,8 @@ static bool is_alike(const char *a, size_t n, const char *b, size_t m)
 {
 	unsigned int row[FUNCTION_NAME_NEAR_MAX + 1];
 
-	if (n > FUNCTION_NAME_NEAR_MAX || m > FUNCTION_NAME_NEAR_MAX || (n > m ? n - m : m - n) > NEAR_DISTANCE)
+	if (n > FUNCTION_NAME_NEAR_MAX || m > FUNCTION_NAME_NEAR_MAX ||
+	    (n > m ? n - m : m - n) > NEAR_DISTANCE)
 		return false;
 	for (size_t j = 0; j <= m; j++)
 		row[j] = (unsigned int)j;
@@ -147,7 +149,8 @@ static bool is_alike(const char *a, size_t n, const char *b, size_t m)
 
 		for (size_t j = 1; j <= m; j++) {
 			const unsigned int above = row[j];
-			unsigned int v = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+			unsigned int v = diagonal + (tolower((unsigned char)a[i - 1]) !=
+						     tolower((unsigned char)b[j - 1]));
 
 			if (above + 1 < v)
 				v = above + 1;
@@ -168,7 +171,8 @@ bool function_name_is_near(const struct function_name *f, const char *name, size
 {
 	const size_t n = strlen(f->text);
 
-	return n >= NEAR_MIN_LEN && len <= FUNCTION_NAME_NEAR_MAX && (memmem(name, len, f->text, n) || is_alike(f->text, n, name, len));
+	return n >= NEAR_MIN_LEN && len <= FUNCTION_NAME_NEAR_MAX &&
+	       (memmem(name, len, f->text, n) || is_alike(f->text, n, name, len));
 }
 
 void function_name_show(const char *name, size_t len, char *dst, size_t size)

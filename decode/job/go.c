@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A Go trace as text. What is wrong with it is a loss: what came before is right, and is printed. */
+/*
+ * A Go trace as text. What is wrong with it is a loss: what came before is right, and is printed.
+ */
 #include "config.h"
 
 #include <stdio.h>
@@ -20,7 +22,8 @@ int job_print_go(struct job *j)
 	int r;
 
 	j->stage = "decoding";
-	r = (j->go_wire ? gotext_wire : gotext_parsed)(read_trace, &j->go_fd, &j->budget, j->out_fd, j->max_output, &s);
+	r = (j->go_wire ? gotext_wire : gotext_parsed)(read_trace, &j->go_fd, &j->budget, j->out_fd,
+						       j->max_output, &s);
 	json_add_uint(j->stats, j->go_wire ? "go_batches" : "go_events", s.events);
 	json_add_uint(j->stats, "go_generations", s.generations);
 	json_add_uint(j->stats, "bytes_in", s.bytes_read);

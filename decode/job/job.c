@@ -107,7 +107,8 @@ static int job_take_view(struct job *j, struct json_object *options)
 
 static bool job_has_trace(const struct job *j)
 {
-	return j->input == JOB_BUNDLE || j->input == JOB_PERFDATA || (j->input == JOB_GO && !j->go_print);
+	return j->input == JOB_BUNDLE || j->input == JOB_PERFDATA ||
+	       (j->input == JOB_GO && !j->go_print);
 }
 
 static int job_parse(struct job *j, struct decoder_packet *p)
@@ -238,8 +239,8 @@ static void add_go(struct job *j, int fd, struct json_object *file)
 }
 
 /*
- * The tables follow each other in the output; "bytes" says how long each is, and 0 that there is none. Without "tables" only what runtimes
- * are in the files is wanted.
+ * The tables follow each other in the output; "bytes" says how long each is, and 0 that there is
+ * none. Without "tables" only what runtimes are in the files is wanted.
  */
 static int job_unwind(struct job *j)
 {
@@ -256,7 +257,8 @@ static int job_unwind(struct job *j)
 			return -ENOMEM;
 		json_add_string(o, "error", r < 0 ? strerror(-r) : "");
 		json_add_uint(o, "bytes", r < 0 ? 0 : unwind_table_bytes(&t));
-		json_add_bool(o, "none", tables && r == -ENODATA); /* nor will there be when it is tried again */
+		/* nor will there be when it is tried again */
+		json_add_bool(o, "none", tables && r == -ENODATA);
 		json_add_uint(o, "functions", t.functions);
 		json_add_uint(o, "refused", t.refused);
 		add_python(j, j->probe_fds[i], o);
@@ -322,7 +324,10 @@ static int job_run(struct job *j)
 				return r;
 			wo.pack = pack;
 		}
-		/* a view takes the place of the timeline, of which nobody wants to see anything then */
+		/*
+		 * a view takes the place of the timeline, of which nobody wants to see anything
+		 * then
+		 */
 		if (j->view) {
 			null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
 			if (null_fd < 0)
@@ -405,8 +410,14 @@ int job_serve(int link)
 {
 	struct decoder_packet packet = DECODER_PACKET_INIT;
 	struct pollfd p = {.fd = link, .events = POLLIN};
-	_cleanup_(job_fini) struct job j = {
-		.perfdata_fd = -1, .meta_fd = -1, .vdso_fd = -1, .go_fd = -1, .kallsyms_fd = -1, .kcore_fd = -1, .scratch_fd = -1, .out_fd = -1};
+	_cleanup_(job_fini) struct job j = {.perfdata_fd = -1,
+					    .meta_fd = -1,
+					    .vdso_fd = -1,
+					    .go_fd = -1,
+					    .kallsyms_fd = -1,
+					    .kcore_fd = -1,
+					    .scratch_fd = -1,
+					    .out_fd = -1};
 	int r;
 
 	j.began_ns = io_now_ns();

@@ -33,7 +33,8 @@ struct job {
 	uint64_t max_output, max_memory;
 	uint64_t last_ns; /* the summary looks at the end, so long, by itself; 0: it does not */
 	int perfdata_fd, meta_fd, vdso_fd, go_fd, kallsyms_fd, kcore_fd, scratch_fd, out_fd;
-	bool go_print, go_wire; /* of a Go trace: its events as text; what is in the file, not its events */
+	/* of a Go trace: its events as text; what is in the file, not its events */
+	bool go_print, go_wire;
 	int probe_fds[DECODER_PACKET_MAX_FDS];
 	size_t n_probe;
 	struct json_object *body; /* of a question (resolve.h); NULL */

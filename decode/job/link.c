@@ -41,7 +41,8 @@ static int parent_link_wait(struct parent_link *l, uint64_t deadline, struct dec
 	}
 }
 
-int parent_link_ask(void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
+int parent_link_ask(void *arg, const struct file_request *request, struct file_answer *ret_file,
+		    int *ret_fd)
 {
 	struct parent_link *l = arg;
 	struct file_request n = *request;
@@ -52,7 +53,10 @@ int parent_link_ask(void *arg, const struct file_request *request, struct file_a
 	if (l->cancelled)
 		return -ECANCELED;
 	n.req = l->next_req++;
-	/* A recording may say what no process has; the other side would take it for our fault, and kill us. */
+	/*
+	 * A recording may say what no process has; the other side would take it for our fault, and
+	 * kill us.
+	 */
 	if (n.pid < 0)
 		n.pid = -1;
 	if (n.nspid < 0)
@@ -77,8 +81,9 @@ int parent_link_ask(void *arg, const struct file_request *request, struct file_a
 			decoder_packet_fini(&packet);
 			return -ECANCELED;
 		}
-		if (packet.type != DECODER_PACKET_FILE || file_answer_from_json(packet.body, &file) < 0 ||
-			file.req != n.req || packet.n_fds != (file.found ? 1u : 0u)) {
+		if (packet.type != DECODER_PACKET_FILE ||
+		    file_answer_from_json(packet.body, &file) < 0 || file.req != n.req ||
+		    packet.n_fds != (file.found ? 1u : 0u)) {
 			decoder_packet_fini(&packet);
 			return -EPROTO;
 		}

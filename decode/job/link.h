@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The decoder's end of the link to its parent (common/decoder/protocol.h): asks for files and waits for the
- * answer, says what the file is, reports progress, notices CANCEL. One question is open at a time.
+ * The decoder's end of the link to its parent (common/decoder/protocol.h): asks for files and waits
+ * for the answer, says what the file is, reports progress, notices CANCEL. One question is open at
+ * a time.
  */
 #pragma once
 

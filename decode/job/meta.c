@@ -58,8 +58,10 @@ static void read_brackets(struct meta *m, struct json_object *clocks)
 		b->source = b->raw;
 		m->n_brackets++;
 		(void)json_get_uint(e, "tsc", &tsc);
-		m->tsc[m->n_tsc++] = (struct clock_bracket){
-			.source = tsc, .monotonic = b->raw, .boottime = b->boottime, .width = b->width};
+		m->tsc[m->n_tsc++] = (struct clock_bracket){.source = tsc,
+							    .monotonic = b->raw,
+							    .boottime = b->boottime,
+							    .width = b->width};
 	}
 }
 
@@ -112,13 +114,17 @@ static void note_add(struct meta *m, const struct session_note *note)
 	m->notes[m->n_notes++] = *note;
 }
 
-/* Where a CPU was not traced: no other record is missing, and whose calls are, the trace tells. Nobody writes more than there is room for. */
+/*
+ * Where a CPU was not traced: no other record is missing, and whose calls are, the trace tells.
+ * Nobody writes more than there is room for.
+ */
 static bool blind_add(struct meta *m, struct json_object *gap, uint64_t from, uint64_t to)
 {
 	struct pt_blind b = {.from = from, .to = to}, *v;
 	uint64_t cpu, tid = 0;
 
-	if (!json_get_uint(gap, "blind_cpu", &cpu) || cpu > INT32_MAX || (json_get_uint(gap, "blind_tid", &tid) && tid > INT32_MAX))
+	if (!json_get_uint(gap, "blind_cpu", &cpu) || cpu > INT32_MAX ||
+	    (json_get_uint(gap, "blind_tid", &tid) && tid > INT32_MAX))
 		return false;
 	(void)json_get_bool(gap, "blind_unknown", &b.unknown);
 	(void)json_get_bool(gap, "blind_late", &b.late);
@@ -136,8 +142,9 @@ static bool blind_add(struct meta *m, struct json_object *gap, uint64_t from, ui
 }
 
 /*
- * Losses with a time: [{"kind","from_ns","to_ns","count"}]; and, with "why", the suspension of the target. Those of a cpu are how far its ring looks back, which is no
- * loss: before the last of them begins to be whole, nothing is (complete_from).
+ * Losses with a time: [{"kind","from_ns","to_ns","count"}]; and, with "why", the suspension of the
+ * target. Those of a cpu are how far its ring looks back, which is no loss: before the last of them
+ * begins to be whole, nothing is (complete_from).
  */
 static void read_gaps(struct meta *m, struct json_object *list)
 {
@@ -241,7 +248,8 @@ static void read_go_loss(struct meta *m, struct json_object *lost)
 	const char *kind = lost ? json_get_string(lost, "kind") : NULL;
 	char text[32];
 
-	if (!kind || !json_get_uint(lost, "from_raw_ns", &note.begin) || !json_get_uint(lost, "to_raw_ns", &note.end) || note.begin > note.end)
+	if (!kind || !json_get_uint(lost, "from_raw_ns", &note.begin) ||
+	    !json_get_uint(lost, "to_raw_ns", &note.end) || note.begin > note.end)
 		return;
 	escape_text(text, sizeof(text), kind, strlen(kind));
 	(void)snprintf(note.text, sizeof(note.text), "Go trace missing: %s", text);
@@ -267,18 +275,23 @@ static void read_go_threads(struct meta_go *go, struct json_object *list)
 		struct json_object *pair = json_object_array_get_idx(list, i);
 		int64_t tid, inner;
 
-		if (!json_object_is_type(pair, json_type_array) || json_object_array_length(pair) != 2)
+		if (!json_object_is_type(pair, json_type_array) ||
+		    json_object_array_length(pair) != 2)
 			continue;
 		tid = json_object_get_int64(json_object_array_get_idx(pair, 0));
 		inner = json_object_get_int64(json_object_array_get_idx(pair, 1));
 		if (tid > 0 && tid <= INT32_MAX && inner > 0 && inner <= INT32_MAX)
-			go->tids[go->n_tids++] = (struct gofeed_tid){.tid = (uint32_t)tid, .inner = (uint32_t)inner};
+			go->tids[go->n_tids++] =
+				(struct gofeed_tid){.tid = (uint32_t)tid, .inner = (uint32_t)inner};
 	}
 	if (go->n_tids)
 		qsort(go->tids, go->n_tids, sizeof(*go->tids), tid_compare);
 }
 
-/* The traces of Go programs: [{"file","pid","nspid"}], or "lost" instead of a file: a loss that is drawn where it would be. */
+/*
+ * The traces of Go programs: [{"file","pid","nspid"}], or "lost" instead of a file: a loss that is
+ * drawn where it would be.
+ */
 static void read_go(struct meta *m, struct json_object *list)
 {
 	size_t n = list ? json_object_array_length(list) : 0;
@@ -324,7 +337,10 @@ static uint32_t get_tid(struct json_object *o)
 /* A place in the code that a thread came to. */
 static void read_hit(struct meta *m, struct json_object *cause, uint64_t at)
 {
-	struct session_note note = {.kind = SESSION_MARK, .begin = at, .end = at, .tid = get_tid(cause)};
+	struct session_note note = {.kind = SESSION_MARK,
+				    .begin = at,
+				    .end = at,
+				    .tid = get_tid(cause)};
 	const char *name = json_get_string(cause, "hit");
 	uint64_t late = 0;
 	bool paused = false;
@@ -333,11 +349,13 @@ static void read_hit(struct meta *m, struct json_object *cause, uint64_t at)
 
 	escape_text(text, sizeof(text), name ? name : "", name ? strlen(name) : 0);
 	(void)json_get_bool(cause, "paused", &paused);
-	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32 "%s", text, note.tid,
-		     paused ? ", whose trace ends there" : "");
-	if (json_get_uint(cause, "late_ns", &late) && late && n > 0 && (size_t)n < sizeof(note.text))
-		(void)snprintf(note.text + n, sizeof(note.text) - (size_t)n, ", %" PRIu64 ".%" PRIu64 " us before the freeze",
-			       late / 1000, late % 1000 / 100);
+	n = snprintf(note.text, sizeof(note.text), "trigger: %s, in thread %" PRIu32 "%s", text,
+		     note.tid, paused ? ", whose trace ends there" : "");
+	if (json_get_uint(cause, "late_ns", &late) && late && n > 0 &&
+	    (size_t)n < sizeof(note.text))
+		(void)snprintf(note.text + n, sizeof(note.text) - (size_t)n,
+			       ", %" PRIu64 ".%" PRIu64 " us before the freeze", late / 1000,
+			       late % 1000 / 100);
 	note_add(m, &note);
 }
 
@@ -357,9 +375,11 @@ static void read_cause(struct meta *m, struct json_object *cause)
 		m->slow.end_raw = end;
 		m->slow.tid = get_tid(cause);
 		(void)json_get_uint(cause, "over_ns", &m->slow.over);
-	} else if (strcmp(kind, "hit") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) && note.end) {
+	} else if (strcmp(kind, "hit") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) &&
+		   note.end) {
 		read_hit(m, cause, note.end);
-	} else if (strcmp(kind, "program") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) && note.end) {
+	} else if (strcmp(kind, "program") == 0 && json_get_uint(cause, "at_raw_ns", &note.end) &&
+		   note.end) {
 		uint32_t tid = get_tid(cause);
 
 		note.begin = note.end;
@@ -372,17 +392,22 @@ static void read_cause(struct meta *m, struct json_object *cause)
 	}
 }
 
-/* The moment that was meant, if the recording has it and goes on behind it: a mark before all that it has would be drawn where it begins. */
+/*
+ * The moment that was meant, if the recording has it and goes on behind it: a mark before all that
+ * it has would be drawn where it begins.
+ */
 static void read_late(struct meta *m, struct json_object *snapshot)
 {
 	struct session_note note = {.kind = SESSION_MARK};
 	uint64_t late;
 
-	if (!json_get_uint(snapshot, "late_ns", &late) || !late || !json_get_uint(snapshot, "asked_raw_ns", &note.end) || !note.end ||
+	if (!json_get_uint(snapshot, "late_ns", &late) || !late ||
+	    !json_get_uint(snapshot, "asked_raw_ns", &note.end) || !note.end ||
 	    note.end < m->complete_from)
 		return;
 	note.begin = note.end;
-	(void)snprintf(note.text, sizeof(note.text), "the snapshot was asked for, and frozen %" PRIu64 ".%" PRIu64 " ms later",
+	(void)snprintf(note.text, sizeof(note.text),
+		       "the snapshot was asked for, and frozen %" PRIu64 ".%" PRIu64 " ms later",
 		       late / 1000000, late % 1000000 / 100000);
 	note_add(m, &note);
 }
@@ -420,13 +445,16 @@ static void copy_string(char *dst, size_t size, const char *s)
 }
 
 /*
- * What the recorder has lost, or left out: when that was is not told, nor whose it was. What is in the gaps, too, is read there. What was
- * overwritten during the copy, and what that cut off, is the oldest of a ring: it looks back less far, and that is no loss.
+ * What the recorder has lost, or left out: when that was is not told, nor whose it was. What is in
+ * the gaps, too, is read there. What was overwritten during the copy, and what that cut off, is the
+ * oldest of a ring: it looks back less far, and that is no loss.
  */
 static void read_losses(struct meta *m, struct json_object *losses)
 {
 	for (const struct loss_kind *k = loss_kinds; losses && m->frozen_raw && k->key; k++) {
-		struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = m->frozen_raw, .end = m->frozen_raw};
+		struct session_note note = {.kind = SESSION_PROGRAM_LOSS,
+					    .begin = m->frozen_raw,
+					    .end = m->frozen_raw};
 
 		copy_string(note.text, sizeof(note.text), k->text);
 		if (json_get_uint(losses, k->key, &note.count) && note.count)
@@ -437,7 +465,8 @@ static void read_losses(struct meta *m, struct json_object *losses)
 /* A target that has exited: nothing happened from the end of its last process to the freeze. */
 static void read_exit(struct meta *m, struct json_object *meta)
 {
-	struct json_object *target = json_get_object(meta, "target"), *list = json_get_array(meta, "processes");
+	struct json_object *target = json_get_object(meta, "target"),
+			   *list = json_get_array(meta, "processes");
 	const char *state = target ? json_get_string(target, "state") : NULL;
 	struct session_note note = {.kind = SESSION_EXIT};
 	uint64_t to;
@@ -466,8 +495,9 @@ static int end_compare(const void *a, const void *b)
 }
 
 /*
- * When each process ended, or left the target, before the freeze. Of one that was recorded until the suspension that is not known. Who
- * ended as he became a member has his first records at that time.
+ * When each process ended, or left the target, before the freeze. Of one that was recorded until
+ * the suspension that is not known. Who ended as he became a member has his first records at that
+ * time.
  */
 static void read_ends(struct meta *m, struct json_object *list)
 {
@@ -477,19 +507,25 @@ static void read_ends(struct meta *m, struct json_object *list)
 		return;
 	m->ends = calloc(n, sizeof(*m->ends));
 	for (size_t i = 0; m->ends && i < n; i++) {
-		struct json_object *e = json_object_array_get_idx(list, i), *next = i + 1 < n ? json_object_array_get_idx(list, i + 1) : NULL;
+		struct json_object *e = json_object_array_get_idx(list, i),
+				   *next = i + 1 < n ? json_object_array_get_idx(list, i + 1)
+						     : NULL;
 		uint64_t pid, from, to, again = UINT64_MAX, other;
 		bool goes_on = false;
 
-		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "pid", &pid) || pid > INT32_MAX ||
-		    !json_get_uint(e, "from_ns", &from) || !json_get_uint(e, "to_ns", &to) || (m->suspended && to >= m->suspended) ||
+		if (!json_object_is_type(e, json_type_object) || !json_get_uint(e, "pid", &pid) ||
+		    pid > INT32_MAX || !json_get_uint(e, "from_ns", &from) ||
+		    !json_get_uint(e, "to_ns", &to) || (m->suspended && to >= m->suspended) ||
 		    (m->frozen_raw && to > m->frozen_raw))
 			continue;
-		if (next && json_object_is_type(next, json_type_object) && json_get_uint(next, "pid", &other) && other == pid)
+		if (next && json_object_is_type(next, json_type_object) &&
+		    json_get_uint(next, "pid", &other) && other == pid)
 			(void)json_get_uint(next, "from_ns", &again);
 		if (json_get_bool(e, "goes_on", &goes_on) && goes_on)
 			continue;
-		m->ends[m->n_ends++] = (struct session_end){.ns = to == from && again > to ? to + 1 : to, .pid = (uint32_t)pid};
+		m->ends[m->n_ends++] =
+			(struct session_end){.ns = to == from && again > to ? to + 1 : to,
+					     .pid = (uint32_t)pid};
 	}
 	if (m->n_ends)
 		qsort(m->ends, m->n_ends, sizeof(*m->ends), end_compare);
@@ -498,7 +534,8 @@ static void read_ends(struct meta *m, struct json_object *list)
 /* Address filters of the processor's trace. */
 static void read_filters(struct meta *m, struct json_object *events)
 {
-	struct json_object *pt = json_get_object(events, "pt"), *list = pt ? json_get_array(pt, "filters") : NULL;
+	struct json_object *pt = json_get_object(events, "pt"),
+			   *list = pt ? json_get_array(pt, "filters") : NULL;
 	const size_t n = list ? json_object_array_length(list) : 0;
 	char text[META_MAX_FILTER_NAME];
 
@@ -507,7 +544,9 @@ static void read_filters(struct meta *m, struct json_object *events)
 	m->only = json_object_new_array();
 	for (size_t i = 0; i < n && i < META_MAX_FILTERS; i++) {
 		struct json_object *e = json_object_array_get_idx(list, i);
-		const char *name = json_object_is_type(e, json_type_object) ? json_get_string(e, "name") : NULL;
+		const char *name = json_object_is_type(e, json_type_object)
+					   ? json_get_string(e, "name")
+					   : NULL;
 
 		copy_string(text, sizeof(text), name ? name : "?");
 		json_append_string(m->only, text);
@@ -520,7 +559,11 @@ static void read_filters(struct meta *m, struct json_object *events)
 
 void meta_go_ends(struct meta *m, const struct meta_go *go, uint64_t last)
 {
-	struct session_note note = {.kind = SESSION_PROGRAM_LOSS, .begin = last, .end = m->frozen_raw, .count = 1, .text = "Go trace missing: not streamed"};
+	struct session_note note = {.kind = SESSION_PROGRAM_LOSS,
+				    .begin = last,
+				    .end = m->frozen_raw,
+				    .count = 1,
+				    .text = "Go trace missing: not streamed"};
 
 	if (!go->streamed)
 		return;

@@ -33,7 +33,9 @@ struct meta {
 	size_t n_pids;
 	struct clock_bracket *brackets;
 	size_t n_brackets;
-	/* the same moments: `source` is the TSC, 0 where it was not read, `monotonic` MONOTONIC_RAW */
+	/*
+	 * the same moments: `source` is the TSC, 0 where it was not read, `monotonic` MONOTONIC_RAW
+	 */
 	struct clock_bracket *tsc;
 	size_t n_tsc;
 	struct meta_ring {
@@ -60,7 +62,8 @@ struct meta {
 	uint64_t frozen_raw; /* 0: not known */
 	uint64_t suspended;  /* since when nothing was recorded any more; 0: it was */
 	uint64_t wait_min_ns; /* shorter waits have no stacks */
-	bool unwinds;	      /* stacks were asked to be unwound in the kernel, with Python's functions */
+	/* stacks were asked to be unwound in the kernel, with Python's functions */
+	bool unwinds;
 	uint64_t complete_from; /* from then on no CPU's ring was overwritten; 0: not known */
 	/* the region that was over its threshold; end 0: it was none */
 	struct {
@@ -68,7 +71,8 @@ struct meta {
 		uint32_t tid;	  /* 0: not known */
 		uint64_t begin_raw, end_raw, over;
 	} slow;
-	struct json_object *only; /* what alone was traced, escaped: an array of strings; NULL: everything */
+	/* what alone was traced, escaped: an array of strings; NULL: everything */
+	struct json_object *only;
 	char kernel_release[128], machine[128];
 };
 
@@ -78,7 +82,10 @@ enum { META_E_INVALID = 1 /* not strict JSON, or too long */ };
 int meta_read(int fd, struct meta *ret) _must_check_;
 void meta_fini(struct meta *m);
 
-/* The trace's last event is at `last`. What is missing of a streamed one, up to the end of its process or of the recording, is among the notes then. */
+/*
+ * The trace's last event is at `last`. What is missing of a streamed one, up to the end of its
+ * process or of the recording, is among the notes then.
+ */
 void meta_go_ends(struct meta *m, const struct meta_go *go, uint64_t last);
 
 /* For struct session_options; `arg` is the meta. */

@@ -18,7 +18,10 @@
 #include "decode/object/demangle.h"
 #include "decode/object/image.h"
 
-/* Of a place's function, as text. Escaped once more in JSON, RESOLVE_MAX_PLACES of them fit a packet. */
+/*
+ * Of a place's function, as text. Escaped once more in JSON, RESOLVE_MAX_PLACES of them fit a
+ * packet.
+ */
 #define NAME_MAX_TEXT 513u
 /* How far from a function's beginning instructions are counted. */
 #define WALK_MAX (1u << 20)
@@ -50,7 +53,8 @@ struct resolve {
 	bool incomplete; /* not all could be searched */
 	uint64_t inlined; /* calls of it, which no symbol has */
 	uint64_t inlined_max_bytes;
-	struct symbol copies[RESOLVE_MAX_COPIES]; /* of it, by the compiler; borrowed from the images' tables */
+	/* of it, by the compiler; borrowed from the images' tables */
+	struct symbol copies[RESOLVE_MAX_COPIES];
 	enum match copies_match; /* what all of these are */
 	size_t n_copies;
 	char near[RESOLVE_MAX_NEAR][FUNCTION_NAME_NEAR_MAX + 1];
@@ -75,9 +79,13 @@ static bool file_offset(const struct image *img, uint64_t vaddr, uint64_t *ret)
 	return false;
 }
 
-static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64_t function, bool chooser)
+static void place_add(struct resolve *r, uint32_t object, uint64_t vaddr, uint64_t function,
+		      bool chooser)
 {
-	struct place p = {.object = object, .vaddr = vaddr, .function = function, .chooser = chooser};
+	struct place p = {.object = object,
+			  .vaddr = vaddr,
+			  .function = function,
+			  .chooser = chooser};
 
 	if (!file_offset(r->objects[object], vaddr, &p.offset))
 		return;
@@ -121,7 +129,8 @@ static void copy_add(struct resolve *r, const struct symbol *s, enum match m)
 		r->n_copies = 0;
 	}
 	for (size_t i = 0; i < r->n_copies; i++)
-		if (r->copies[i].name_len == s->name_len && memcmp(r->copies[i].name, s->name, s->name_len) == 0)
+		if (r->copies[i].name_len == s->name_len &&
+		    memcmp(r->copies[i].name, s->name, s->name_len) == 0)
 			return;
 	if (r->n_copies < RESOLVE_MAX_COPIES)
 		r->copies[r->n_copies++] = *s;
@@ -136,7 +145,8 @@ static int find_symbol_in(struct resolve *r, uint32_t object, Elf *elf, uint32_t
 	symbols_init(&all, r->budget);
 	n = elf ? symbols_add_elf(&all, elf, type) : 0;
 	for (size_t i = 0; n > 0 && i < all.n; i++) {
-		const enum match m = function_name_match(&r->name, all.v[i].name, all.v[i].name_len);
+		const enum match m =
+			function_name_match(&r->name, all.v[i].name, all.v[i].name_len);
 
 		if (m > r->best) {
 			r->best = m;
@@ -173,17 +183,20 @@ static int find_symbol(struct resolve *r, uint32_t object)
 }
 
 /*
- * Implementations have the name of what chooses them within their own: "__memcpy_avx_unaligned", but not "__wmemcpy"; "f.avx2" of what
- * the compiler makes for some processors.
+ * Implementations have the name of what chooses them within their own: "__memcpy_avx_unaligned",
+ * but not "__wmemcpy"; "f.avx2" of what the compiler makes for some processors.
  */
 static bool is_chosen(const struct resolve *r, const struct symbol *s)
 {
 	const size_t n = strlen(r->name.text);
-	const char *p = memmem(s->name, s->name_len, r->name.text, n), *dot = memrchr(s->name, '.', s->name_len);
+	const char *p = memmem(s->name, s->name_len, r->name.text, n),
+		   *dot = memrchr(s->name, '.', s->name_len);
 
-	if (s->chooser || (dot && s->name + s->name_len - dot == 9 && memcmp(dot, ".resolver", 9) == 0))
+	if (s->chooser ||
+	    (dot && s->name + s->name_len - dot == 9 && memcmp(dot, ".resolver", 9) == 0))
 		return false;
-	if (dot && function_name_match_plain(&r->name, s->name, (size_t)(dot - s->name)) != MATCH_NONE)
+	if (dot &&
+	    function_name_match_plain(&r->name, s->name, (size_t)(dot - s->name)) != MATCH_NONE)
 		return true;
 	return p && (p == s->name || p[-1] == '_') && p + n < s->name + s->name_len && p[n] == '_';
 }
@@ -192,7 +205,8 @@ static void chosen_add(struct resolve *r, const struct symbol *s)
 {
 	char text[DEMANGLE_MAX_OUT + 1];
 
-	if (r->n_near == RESOLVE_MAX_NEAR || demangle_signature(s->name, s->name_len, text, sizeof(text)) > FUNCTION_NAME_NEAR_MAX)
+	if (r->n_near == RESOLVE_MAX_NEAR ||
+	    demangle_signature(s->name, s->name_len, text, sizeof(text)) > FUNCTION_NAME_NEAR_MAX)
 		return;
 	for (size_t i = 0; i < r->n_near; i++)
 		if (strcmp(r->near[i], text) == 0)
@@ -218,7 +232,8 @@ static bool is_wanted(const void *arg, const struct dwarf_name *name)
 	const struct resolve *r = arg;
 	const char *text = name->linkage_name ? name->linkage_name : name->name;
 
-	return text && function_name_match(&r->name, text, strnlen(text, UINT32_MAX)) >= (r->best >= MATCH_FULL_COPY ? MATCH_FULL : MATCH_SUFFIX);
+	return text && function_name_match(&r->name, text, strnlen(text, UINT32_MAX)) >=
+			       (r->best >= MATCH_FULL_COPY ? MATCH_FULL : MATCH_SUFFIX);
 }
 
 static int find_inlined_in(struct resolve *r, uint32_t object)
@@ -333,7 +348,8 @@ static int find_offset(struct resolve *r)
 	const uint32_t object = (uint32_t)r->object;
 	uint64_t vaddr;
 
-	if (r->objects[object]->state == IMAGE_READY && image_vaddr(r->objects[object], r->offset, &vaddr))
+	if (r->objects[object]->state == IMAGE_READY &&
+	    image_vaddr(r->objects[object], r->offset, &vaddr))
 		place_add(r, object, vaddr, vaddr, false);
 	return 0;
 }
@@ -342,7 +358,9 @@ static int find_offset(struct resolve *r)
 
 enum boundary { BOUNDARY_UNKNOWN, BOUNDARY_NO, BOUNDARY_YES };
 
-/* Code is read from a function's beginning on: nowhere else is it known where instructions begin. */
+/*
+ * Code is read from a function's beginning on: nowhere else is it known where instructions begin.
+ */
 static enum boundary boundary_at(const struct image *img, uint64_t function, uint64_t vaddr)
 {
 	uint8_t code[4096];
@@ -428,17 +446,22 @@ static int take_find(struct resolve *r, struct json_object *find)
 	symbol = json_get_string(find, "symbol");
 	r->file = json_get_string(find, "file");
 	if (symbol)
-		return function_name_set(&r->name, symbol) && strlen(symbol) <= RESOLVE_MAX_QUERY ? 0 : -EINVAL;
+		return function_name_set(&r->name, symbol) && strlen(symbol) <= RESOLVE_MAX_QUERY
+			       ? 0
+			       : -EINVAL;
 	if (r->file) {
 		const char *slash = strrchr(r->file, '/');
 
-		if (!json_get_uint(find, "line", &line) || line == 0 || line > INT32_MAX || !*r->file || (slash && !slash[1]) ||
-		    strlen(r->file) > RESOLVE_MAX_QUERY)
+		if (!json_get_uint(find, "line", &line) || line == 0 || line > INT32_MAX ||
+		    !*r->file || (slash && !slash[1]) || strlen(r->file) > RESOLVE_MAX_QUERY)
 			return -EINVAL;
 		r->line = (uint32_t)line;
 		return 0;
 	}
-	return json_get_uint(find, "object", &r->object) && json_get_uint(find, "offset", &r->offset) ? 0 : -EINVAL;
+	return json_get_uint(find, "object", &r->object) &&
+			       json_get_uint(find, "offset", &r->offset)
+		       ? 0
+		       : -EINVAL;
 }
 
 static int take_object(struct resolve *r, struct json_object *o, uint64_t pid)
@@ -447,8 +470,8 @@ static int take_object(struct resolve *r, struct json_object *o, uint64_t pid)
 	struct image_key key = {.path = path, .pid = (uint32_t)pid};
 	uint64_t maj, min;
 
-	if (!path || !json_get_uint(o, "major", &maj) || !json_get_uint(o, "minor", &min) || !json_get_uint(o, "inode", &key.ino) ||
-	    maj > UINT32_MAX || min > UINT32_MAX)
+	if (!path || !json_get_uint(o, "major", &maj) || !json_get_uint(o, "minor", &min) ||
+	    !json_get_uint(o, "inode", &key.ino) || maj > UINT32_MAX || min > UINT32_MAX)
 		return -EINVAL;
 	key.path_len = strlen(path);
 	key.maj = (uint32_t)maj;
@@ -506,7 +529,8 @@ static void resolve_fini(struct resolve *r)
 int resolve_run(struct json_object *body, const struct file_requester *files, struct budget *budget,
 		struct json_object *stats)
 {
-	_cleanup_(resolve_fini) struct resolve r = {.budget = budget, .inlined_max_bytes = INLINED_MAX_BYTES};
+	_cleanup_(resolve_fini) struct resolve r = {.budget = budget,
+						    .inlined_max_bytes = INLINED_MAX_BYTES};
 	uint64_t pid = 0;
 	int e;
 

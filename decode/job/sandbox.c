@@ -166,8 +166,8 @@ static int filter_load(void)
 #endif
 #ifndef SANITIZERS
 	/*
-	 * glibc starts threads and programs with all signals blocked, where a trap would kill. These
-	 * are refused without being counted.
+	 * glibc starts threads and programs with all signals blocked, where a trap would kill.
+	 * These are refused without being counted.
 	 */
 	for (size_t i = 0; i < ARRAY_SIZE(starters) && r == 0 && deny != SCMP_ACT_ERRNO(EPERM); i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), starters[i], 0);

@@ -42,12 +42,15 @@ enum { ADDRESS_SPACE_E_FULL = 1 };
 int address_space_set(struct address_space **s, const struct mapping *map) _must_check_;
 
 /*
- * What lies in the upper half of all addresses, in all spaces that are made of this one, too: the kernel's, which is kept by whoever has made it.
- * Only of a space that nothing was put into.
+ * What lies in the upper half of all addresses, in all spaces that are made of this one, too: the
+ * kernel's, which is kept by whoever has made it. Only of a space that nothing was put into.
  */
 void address_space_set_kernel(struct address_space *s, const struct address_space *kernel);
 
-/* The mapping that holds `addr`, or NULL. Valid until the space changes. `s` NULL: nothing is known, and nothing found. */
+/*
+ * The mapping that holds `addr`, or NULL. Valid until the space changes. `s` NULL: nothing is
+ * known, and nothing found.
+ */
 const struct mapping *address_space_find(const struct address_space *s, uint64_t addr);
 
 /* The index of the first mapping that ends after `addr`; address_space_count(): none does. */

@@ -96,8 +96,12 @@ static bool expr_begins(struct reader *r, uint64_t *ret_reg, int64_t *ret_off)
 	return !r->bad;
 }
 
-/* The expressions of CFAs that compilers and linkers write: of realigned frames, and that of the whole PLT. */
-static unsigned int cfa_by_expr(const struct cfa_state *s, uint64_t *ret_reg, int64_t *ret_off, uint8_t *ret_extra)
+/*
+ * The expressions of CFAs that compilers and linkers write: of realigned frames, and that of the
+ * whole PLT.
+ */
+static unsigned int cfa_by_expr(const struct cfa_state *s, uint64_t *ret_reg, int64_t *ret_off,
+				uint8_t *ret_extra)
 {
 	struct reader r = {.p = s->expr, .end = s->expr + s->expr_len};
 	size_t n;
@@ -107,13 +111,15 @@ static unsigned int cfa_by_expr(const struct cfa_state *s, uint64_t *ret_reg, in
 	n = (size_t)(r.end - r.p);
 	if (n == 1 && r.p[0] == DW_OP_deref)
 		return UNWIND_CFA_DEREF;
-	if (n == 3 && r.p[0] == DW_OP_deref && r.p[1] == DW_OP_plus_uconst && r.p[2] % 8 == 0 && r.p[2] < 128) {
+	if (n == 3 && r.p[0] == DW_OP_deref && r.p[1] == DW_OP_plus_uconst && r.p[2] % 8 == 0 &&
+	    r.p[2] < 128) {
 		*ret_extra = r.p[2] / 8;
 		return UNWIND_CFA_DEREF;
 	}
-	if (n == 9 && *ret_reg == REG_SP && *ret_off == 8 && r.p[0] == DW_OP_breg16 && r.p[1] == 0 && r.p[2] == DW_OP_lit15 &&
-	    r.p[3] == DW_OP_and && r.p[4] >= DW_OP_lit0 && r.p[4] <= DW_OP_lit15 && r.p[5] == DW_OP_ge &&
-	    r.p[6] == DW_OP_lit3 && r.p[7] == DW_OP_shl && r.p[8] == DW_OP_plus) {
+	if (n == 9 && *ret_reg == REG_SP && *ret_off == 8 && r.p[0] == DW_OP_breg16 &&
+	    r.p[1] == 0 && r.p[2] == DW_OP_lit15 && r.p[3] == DW_OP_and && r.p[4] >= DW_OP_lit0 &&
+	    r.p[4] <= DW_OP_lit15 && r.p[5] == DW_OP_ge && r.p[6] == DW_OP_lit3 &&
+	    r.p[7] == DW_OP_shl && r.p[8] == DW_OP_plus) {
 		*ret_off = r.p[4] - DW_OP_lit0;
 		return UNWIND_PLT;
 	}
@@ -160,7 +166,8 @@ static struct unwind_rule rule_of(const struct cfa_program *p, const struct cfa_
 		kind = cfa_by_expr(s, &reg, &off, &rule.extra);
 	if (kind == UNWIND_UNKNOWN || reg > 15 || off < INT32_MIN || off > INT32_MAX)
 		return (struct unwind_rule){.kind_reg = UNWIND_UNKNOWN};
-	if (s->ra.how == CFA_IN_REGISTER && kind == UNWIND_CFA && s->ra.off >= 0 && s->ra.off < 16) {
+	if (s->ra.how == CFA_IN_REGISTER && kind == UNWIND_CFA && s->ra.off >= 0 &&
+	    s->ra.off < 16) {
 		kind = UNWIND_RA_REGISTER;
 		rule.extra = (uint8_t)s->ra.off;
 	} else if (s->ra.how != CFA_SAVED || s->ra.off != -8) {
@@ -252,8 +259,12 @@ static bool step_register(struct run *run, uint8_t op)
 	case DW_CFA_val_offset:
 	case DW_CFA_val_offset_sf:
 		reg = read_u(r);
-		how.how = op == DW_CFA_offset_extended || op == DW_CFA_offset_extended_sf ? CFA_SAVED : CFA_VALUE;
-		how.off = factored(op == DW_CFA_offset_extended || op == DW_CFA_val_offset ? read_u(r) : (uint64_t)read_s(r),
+		how.how = op == DW_CFA_offset_extended || op == DW_CFA_offset_extended_sf
+				  ? CFA_SAVED
+				  : CFA_VALUE;
+		how.off = factored(op == DW_CFA_offset_extended || op == DW_CFA_val_offset
+					   ? read_u(r)
+					   : (uint64_t)read_s(r),
 				   run->p->data_factor);
 		break;
 	case DW_CFA_restore_extended:
@@ -345,7 +356,8 @@ int cfa_program_begin(struct cfa_program *p, const uint8_t *insns, const uint8_t
 {
 	struct run run = {.p = p, .r = {.p = insns, .end = end}};
 
-	p->initial = (struct cfa_state){.bp.how = CFA_SAME, .ra.how = CFA_UNDEFINED, .reg = UINT64_MAX};
+	p->initial =
+		(struct cfa_state){.bp.how = CFA_SAME, .ra.how = CFA_UNDEFINED, .reg = UINT64_MAX};
 	run.s = p->initial;
 	while (run.r.p < end)
 		if (step(&run) < 0)
@@ -354,8 +366,8 @@ int cfa_program_begin(struct cfa_program *p, const uint8_t *insns, const uint8_t
 	return 0;
 }
 
-int cfa_program_run(const struct cfa_program *p, const uint8_t *insns, const uint8_t *end, uint64_t pc, uint64_t pc_end,
-		    cfa_row_fn fn, void *arg)
+int cfa_program_run(const struct cfa_program *p, const uint8_t *insns, const uint8_t *end,
+		    uint64_t pc, uint64_t pc_end, cfa_row_fn fn, void *arg)
 {
 	struct run run = {.p = p, .r = {.p = insns, .end = end}, .s = p->initial};
 	struct unwind_rule rule;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the call frame instructions of one function (DWARF 5, 6.4.2) from its first address to its last, and tells the rule of
- * each stretch. elfutils answers for one address at a time, from the function's begin each time: too slow for all addresses.
+ * Runs the call frame instructions of one function (DWARF 5, 6.4.2) from its first address to its
+ * last, and tells the rule of each stretch. elfutils answers for one address at a time, from the
+ * function's begin each time: too slow for all addresses.
  *
- * Every byte is hostile: it reads nothing outside of the instructions, and each instruction takes one step.
+ * Every byte is hostile: it reads nothing outside of the instructions, and each instruction takes
+ * one step.
  */
 #pragma once
 
@@ -14,7 +16,15 @@
 #include "common/base/cleanup.h"
 #include "common/bundle/unwind_table.h"
 
-enum cfa_how { CFA_UNDEFINED, CFA_SAME, CFA_SAVED, CFA_VALUE, CFA_IN_REGISTER, CFA_EXPR, CFA_VALUE_EXPR };
+enum cfa_how {
+	CFA_UNDEFINED,
+	CFA_SAME,
+	CFA_SAVED,
+	CFA_VALUE,
+	CFA_IN_REGISTER,
+	CFA_EXPR,
+	CFA_VALUE_EXPR
+};
 
 struct cfa_register {
 	enum cfa_how how;
@@ -46,5 +56,5 @@ typedef bool (*cfa_row_fn)(void *arg, uint64_t pc, const struct unwind_rule *rul
 /* The common part: fills p->initial. 0, -EBADMSG. */
 int cfa_program_begin(struct cfa_program *p, const uint8_t *insns, const uint8_t *end) _must_check_;
 /* A function from `pc` to `pc_end`. 0, -EBADMSG, -ENOMEM. */
-int cfa_program_run(const struct cfa_program *p, const uint8_t *insns, const uint8_t *end, uint64_t pc, uint64_t pc_end,
-		    cfa_row_fn fn, void *arg) _must_check_;
+int cfa_program_run(const struct cfa_program *p, const uint8_t *insns, const uint8_t *end,
+		    uint64_t pc, uint64_t pc_end, cfa_row_fn fn, void *arg) _must_check_;

@@ -137,13 +137,17 @@ static struct cfi_rule rule_of(const Dwarf_Op *ops, size_t n)
 /* A signal's frame is where the kernel has put it: all registers are behind the stack pointer. */
 static void row_of_signal(struct cfi_row *row)
 {
-	/* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip behind the frame's head, by DWARF's numbers */
-	static const uint8_t place[CFI_N_REGS] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16};
+	/*
+	 * r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip behind the frame's head, by DWARF's numbers
+	 */
+	static const uint8_t place[CFI_N_REGS] = {13, 12, 14, 11, 9, 8, 10, 15, 0,
+						  1,  2,  3,  4,  5, 6, 7,  16};
 
 	row->known = row->signal = true;
 	row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = CFI_REG_SP};
 	for (unsigned i = 0; i < CFI_N_REGS; i++)
-		row->regs[i] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = 40 + 8 * (int64_t)place[i]};
+		row->regs[i] =
+			(struct cfi_rule){.kind = CFI_AT_CFA, .off = 40 + 8 * (int64_t)place[i]};
 }
 
 static void row_of_go(const struct unwind_rule *rule, struct cfi_row *row)
@@ -153,16 +157,21 @@ static void row_of_go(const struct unwind_rule *rule, struct cfi_row *row)
 	case UNWIND_CFA:
 		row->known = true;
 		row->injected = rule->extra & UNWIND_WAS_INTERRUPTED;
-		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = UNWIND_REG(rule), .off = rule->cfa_off};
+		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER,
+					     .reg = UNWIND_REG(rule),
+					     .off = rule->cfa_off};
 		row->regs[CFI_REG_RA] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = -8};
 		if (rule->bp_off == UNWIND_BP_SAME)
 			row->regs[CFI_REG_BP].kind = CFI_SAME;
 		else if (rule->bp_off != UNWIND_BP_UNKNOWN)
-			row->regs[CFI_REG_BP] = (struct cfi_rule){.kind = CFI_AT_CFA, .off = rule->bp_off};
+			row->regs[CFI_REG_BP] =
+				(struct cfi_rule){.kind = CFI_AT_CFA, .off = rule->bp_off};
 		break;
 	case UNWIND_RA_REGISTER:
 		row->known = true;
-		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER, .reg = UNWIND_REG(rule), .off = rule->cfa_off};
+		row->cfa = (struct cfi_rule){.kind = CFI_REGISTER,
+					     .reg = UNWIND_REG(rule),
+					     .off = rule->cfa_off};
 		row->regs[CFI_REG_RA] = (struct cfi_rule){.kind = CFI_REGISTER, .reg = rule->extra};
 		row->regs[CFI_REG_BP].kind = CFI_SAME;
 		break;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unwind table of one image (.eh_frame by way of elfutils, and of Go's functions their own table) as rows: for one address,
- * where the caller's registers are. Each address is asked of elfutils once, then served from a hash:
+ * The unwind table of one image (.eh_frame by way of elfutils, and of Go's functions their own
+ * table) as rows: for one address, where the caller's registers are. Each address is asked of
+ * elfutils once, then served from a hash:
  * samples hit the same places over and over.
  *
  * Knows neither processes nor stacks; addresses are the ELF's own. x86-64 only.
@@ -49,7 +50,11 @@ struct cfi_rule {
 
 struct cfi_row {
 	bool known;  /* false: the table says nothing about this address */
-	bool go; /* of Go's table: the frame pointer may be the function's own though the frame is reckoned from the stack pointer */
+	/*
+	 * of Go's table: the frame pointer may be the function's own though the frame is reckoned
+	 * from the stack pointer
+	 */
+	bool go;
 	bool elsewhere; /* the caller is on another stack, of which nothing is told */
 	bool injected; /* like a signal's, but it is in an ordinary frame itself */
 	bool signal; /* a signal handler's frame: its caller was interrupted, it did not call */

@@ -21,5 +21,7 @@
  * as valid, harmless UTF-8 and NUL-terminated. Returns the length.
  */
 size_t demangle_name(const char *name, size_t len, char *dst, size_t size);
-/* The same with the types of a C++ function's parameters, which tell overloads apart: "ns::f(int)". */
+/*
+ * The same with the types of a C++ function's parameters, which tell overloads apart: "ns::f(int)".
+ */
 size_t demangle_signature(const char *name, size_t len, char *dst, size_t size);

@@ -15,8 +15,9 @@ int elf_file_open(int fd, Elf **ret, GElf_Ehdr *ret_head)
 	if (elf_version(EV_CURRENT) == EV_NONE)
 		return -ENOTSUP;
 	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, ret_head) || ret_head->e_machine != EM_X86_64 ||
-	    gelf_getclass(elf) != ELFCLASS64 || ret_head->e_ident[EI_DATA] != ELFDATA2LSB)
+	if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, ret_head) ||
+	    ret_head->e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64 ||
+	    ret_head->e_ident[EI_DATA] != ELFDATA2LSB)
 		return -EBADMSG;
 	*ret = take_ptr(elf);
 	return 0;

@@ -238,7 +238,10 @@ static void cfa_follow(struct cfa *cfa, struct bytes b)
 	}
 }
 
-/* The rest of a function's entry. A call leaves nothing but where it returns to between the stack pointer and the CFA. */
+/*
+ * The rest of a function's entry. A call leaves nothing but where it returns to between the stack
+ * pointer and the CFA.
+ */
 static bool is_framed(const struct cie *cie, struct bytes body)
 {
 	struct cfa cfa = {.known = false};

@@ -20,7 +20,11 @@
 struct extent {
 	uint64_t start, end;
 	uint64_t lsda; /* where the table of its exception handlers lies; 0: it has none */
-	bool framed;   /* there is a frame already at its first instruction: that of the function that jumps there, of which it is a part */
+	/*
+	 * there is a frame already at its first instruction: that of the function that jumps there,
+	 * of which it is a part
+	 */
+	bool framed;
 };
 
 struct extents;

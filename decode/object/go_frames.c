@@ -69,7 +69,8 @@ static const struct special {
 static enum manner manner_of(const struct gopclntab_function *f)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(specials); i++)
-		if (strcmp(f->name, specials[i].name) == 0 && (specials[i].manner < CALLS_AWAY || (f->flags & GOPCLNTAB_WRITES_SP)))
+		if (strcmp(f->name, specials[i].name) == 0 &&
+		    (specials[i].manner < CALLS_AWAY || (f->flags & GOPCLNTAB_WRITES_SP)))
 			return specials[i].manner;
 	if (f->flags & GOPCLNTAB_IS_OUTERMOST)
 		return OUTERMOST;
@@ -86,7 +87,10 @@ static bool is(const struct frame *fr, uint64_t at, const char *bytes, size_t n)
 }
 #define IS(fr, at, bytes) is(fr, at, bytes, sizeof(bytes) - 1)
 
-/* The length of an instruction with an offset from rsp, `opcode` and the register in its ModRM; 0: it is another one. */
+/*
+ * The length of an instruction with an offset from rsp, `opcode` and the register in its ModRM; 0:
+ * it is another one.
+ */
 static size_t at_sp(const struct frame *fr, uint64_t at, uint8_t opcode, int64_t *ret_off)
 {
 	const uint8_t *p = fr->code + at;
@@ -113,17 +117,22 @@ static uint64_t writes_sp(const struct frame *fr, uint64_t at)
 		return 0;
 	if (p[1] == 0x89 && (p[2] & 0xc7) == 0xc4 && p[0] != 0x49) /* 4c: of r8..r15 */
 		return at + 3;
-	if (p[1] == 0x8b && (p[2] & 0x38) == 0x20 && p[0] != 0x4c && (p[2] & 7) != 4 && p[2] >> 6 < 2 && (p[2] & 0xc7) != 5)
+	if (p[1] == 0x8b && (p[2] & 0x38) == 0x20 && p[0] != 0x4c && (p[2] & 7) != 4 &&
+	    p[2] >> 6 < 2 && (p[2] & 0xc7) != 5)
 		return at + (p[2] >> 6 ? 4 : 3);
 	if (p[0] == 0x48 && p[1] == 0x83 && p[2] == 0xe4)
 		return at + 4;
 	return 0;
 }
 
-/* Where the caller's frame pointer is saved from on, in a step of the table at whose begin more of the stack is in use than before. */
+/*
+ * Where the caller's frame pointer is saved from on, in a step of the table at whose begin more of
+ * the stack is in use than before.
+ */
 static void find_saved(struct frame *fr, const struct gopclntab_steps *s)
 {
-	const uint64_t at = s->start, until = s->end < at + SAVED_WITHIN ? s->end : at + SAVED_WITHIN;
+	const uint64_t at = s->start,
+		       until = s->end < at + SAVED_WITHIN ? s->end : at + SAVED_WITHIN;
 	const int64_t in_use = s->value;
 	int64_t off;
 	size_t n;
@@ -131,7 +140,8 @@ static void find_saved(struct frame *fr, const struct gopclntab_steps *s)
 	if (at == 0)
 		return;
 	/* push %rbp, not push %r13, which ends so, too */
-	if (IS(fr, at - 1, "\x55") && (IS(fr, at, "\x48\x89\xe5") || at < 2 || fr->code[at - 2] != 0x41)) {
+	if (IS(fr, at - 1, "\x55") &&
+	    (IS(fr, at, "\x48\x89\xe5") || at < 2 || fr->code[at - 2] != 0x41)) {
 		fr->saved = at;
 		fr->saved_off = -in_use - WORD;
 		if (IS(fr, at, "\x48\x89\xe5"))
@@ -188,32 +198,43 @@ static struct unwind_rule by(unsigned reg, int64_t off, int64_t bp_off, unsigned
 {
 	const bool told = bp_off > INT16_MIN && bp_off < UNWIND_BP_UNKNOWN;
 
-	return (struct unwind_rule){.kind_reg = (uint8_t)(UNWIND_CFA | reg << 4), .extra = (uint8_t)flags, .cfa_off = (int32_t)off,
-		.bp_off = (int16_t)(told ? bp_off : UNWIND_BP_UNKNOWN)};
+	return (struct unwind_rule){.kind_reg = (uint8_t)(UNWIND_CFA | reg << 4),
+				    .extra = (uint8_t)flags,
+				    .cfa_off = (int32_t)off,
+				    .bp_off = (int16_t)(told ? bp_off : UNWIND_BP_UNKNOWN)};
 }
 
-static struct unwind_rule rule_at(const struct frame *fr, uint64_t at, const struct gopclntab_steps *s)
+static struct unwind_rule rule_at(const struct frame *fr, uint64_t at,
+				  const struct gopclntab_steps *s)
 {
-	static const struct unwind_rule unknown = {.kind_reg = UNWIND_UNKNOWN}, end = {.kind_reg = UNWIND_END},
+	static const struct unwind_rule unknown = {.kind_reg = UNWIND_UNKNOWN},
+					end = {.kind_reg = UNWIND_END},
 					elsewhere = {.kind_reg = UNWIND_ELSEWHERE},
-					in_r12 = {.kind_reg = UNWIND_RA_REGISTER | SP << 4, .extra = R12, .bp_off = UNWIND_BP_SAME};
+					in_r12 = {.kind_reg = UNWIND_RA_REGISTER | SP << 4,
+						  .extra = R12,
+						  .bp_off = UNWIND_BP_SAME};
 	const int32_t in_use = s->value;
 	const bool saved = at >= fr->saved && in_use > 0;
-	const struct unwind_rule ordinary = by(SP, (int64_t)in_use + WORD, saved ? fr->saved_off : UNWIND_BP_SAME,
-		fr->manner == INJECTED ? UNWIND_WAS_INTERRUPTED : 0);
+	const struct unwind_rule ordinary = by(SP, (int64_t)in_use + WORD,
+					       saved ? fr->saved_off : UNWIND_BP_SAME,
+					       fr->manner == INJECTED ? UNWIND_WAS_INTERRUPTED : 0);
 
 	if (fr->manner == OUTERMOST)
 		return end;
 	/* pop %r12: the child of a vfork uses the stack as well, and would return there first. */
-	if (fr->manner == ORDINARY && in_use == -WORD && s->start >= 2 && fr->code && IS(fr, s->start - 2, "\x41\x5c"))
+	if (fr->manner == ORDINARY && in_use == -WORD && s->start >= 2 && fr->code &&
+	    IS(fr, s->start - 2, "\x41\x5c"))
 		return in_r12;
-	if (in_use < 0 || in_use > DEEPEST || in_use % WORD || (!fr->code && fr->manner >= CALLS_AWAY))
+	if (in_use < 0 || in_use > DEEPEST || in_use % WORD ||
+	    (!fr->code && fr->manner >= CALLS_AWAY))
 		return unknown;
 	if (fr->manner < CALLS_AWAY)
 		return ordinary;
 	/* The frame pointer leads to the right stack wherever it runs. */
 	if (fr->manner == CALLS_AWAY && fr->points != NEVER)
-		return at >= fr->points && in_use > 0 ? by(BP, 2 * WORD, -2 * WORD, UNWIND_OTHER_STACK) : ordinary;
+		return at >= fr->points && in_use > 0
+			       ? by(BP, 2 * WORD, -2 * WORD, UNWIND_OTHER_STACK)
+			       : ordinary;
 	if (fr->away == NEVER)
 		return unknown;
 	if (at < fr->away)
@@ -233,7 +254,8 @@ static struct unwind_rule rule_at(const struct frame *fr, uint64_t at, const str
 /* A step of the table, in which what is known of the frame may change. */
 static bool put_step(const struct frame *fr, const struct gopclntab_steps *s)
 {
-	const uint64_t changes[] = {fr->saved, fr->points, fr->away, fr->back}, size = fr->f->end - fr->f->start;
+	const uint64_t changes[] = {fr->saved, fr->points, fr->away, fr->back},
+		       size = fr->f->end - fr->f->start;
 	uint64_t at = s->start;
 
 	while (at < s->end && at < size) {
@@ -250,15 +272,19 @@ static bool put_step(const struct frame *fr, const struct gopclntab_steps *s)
 	return true;
 }
 
-int go_frames_run(const struct go_frames *g, const struct gopclntab_function *f, cfa_row_fn fn, void *arg)
+int go_frames_run(const struct go_frames *g, const struct gopclntab_function *f, cfa_row_fn fn,
+		  void *arg)
 {
-	static const struct unwind_rule signal = {.kind_reg = UNWIND_SIGNAL}, unknown = {.kind_reg = UNWIND_UNKNOWN};
+	static const struct unwind_rule signal = {.kind_reg = UNWIND_SIGNAL},
+					unknown = {.kind_reg = UNWIND_UNKNOWN};
 	const bool has = g->code && f->start >= g->code_at && f->end - g->code_at <= g->code_size;
 	struct frame fr = {.t = &g->table, .f = f, .manner = manner_of(f), .fn = fn, .arg = arg};
 	struct gopclntab_steps s;
 	bool any = false;
 
-	/* It is returned to at its begin, and what is returned to is looked for in front of that. */
+	/*
+	 * It is returned to at its begin, and what is returned to is looked for in front of that.
+	 */
 	if (fr.manner == SIGNAL)
 		return fn(arg, f->start - 1, &signal) ? 0 : -ENOMEM;
 	if (has) {
@@ -299,7 +325,8 @@ bool go_frames_rule(const struct go_frames *g, uint64_t vaddr, struct unwind_rul
 	struct gopclntab_function f;
 
 	/* In front of the way back from a handler, see above. */
-	if (!gopclntab_find(&g->table, vaddr + 1, &f) || f.start != vaddr + 1 || manner_of(&f) != SIGNAL)
+	if (!gopclntab_find(&g->table, vaddr + 1, &f) || f.start != vaddr + 1 ||
+	    manner_of(&f) != SIGNAL)
 		if (!gopclntab_find(&g->table, vaddr, &f))
 			return false;
 	if (go_frames_run(g, &f, take_row, &w) < 0 && !w.found)
@@ -319,7 +346,8 @@ static void find_code(struct go_frames *g, Elf *elf, struct budget *budget)
 		const Elf_Data *data;
 		GElf_Shdr sh;
 
-		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS || !(sh.sh_flags & SHF_EXECINSTR) || g->table.text < sh.sh_addr ||
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS ||
+		    !(sh.sh_flags & SHF_EXECINSTR) || g->table.text < sh.sh_addr ||
 		    g->table.text - sh.sh_addr >= sh.sh_size || !budget_take(budget, sh.sh_size))
 			continue;
 		g->charged += sh.sh_size;

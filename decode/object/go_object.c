@@ -34,7 +34,10 @@ static const struct known {
 
 /* ---- the version */
 
-/* "go1.26.8", "go1.27rc1", "go1.26.8 X:experiment"; false: it is of no release ("devel go1.28-..."), or there is none. */
+/*
+ * "go1.26.8", "go1.27rc1", "go1.26.8 X:experiment"; false: it is of no release ("devel
+ * go1.28-..."), or there is none.
+ */
 static bool take_version(const char *text, size_t len, unsigned int *ret_minor, bool *ret_release)
 {
 	unsigned int minor = 0;
@@ -59,13 +62,15 @@ static const char *take_info(Elf *elf, struct go_object *o)
 	bool release = false;
 	uint64_t len;
 
-	if (!data || data->d_size < INFO_HEAD + 1 || memcmp(p, INFO_MAGIC, sizeof(INFO_MAGIC) - 1) != 0)
+	if (!data || data->d_size < INFO_HEAD + 1 ||
+	    memcmp(p, INFO_MAGIC, sizeof(INFO_MAGIC) - 1) != 0)
 		return "it does not say its version";
 	if (!(p[INFO_FLAGS] & INFO_INLINE))
 		return "it is older than Go 1.18";
 	b = bytes_of(p + INFO_HEAD, data->d_size - INFO_HEAD);
 	len = bytes_uleb(&b);
-	if (b.failed || len > VERSION_MAX || len > b.left || !take_version((const char *)b.p, len, &o->minor, &release))
+	if (b.failed || len > VERSION_MAX || len > b.left ||
+	    !take_version((const char *)b.p, len, &o->minor, &release))
 		return "it does not say its version";
 	if (o->minor < OLDEST || o->minor > NEWEST)
 		return "this version is not known";
@@ -79,7 +84,10 @@ static const char *take_info(Elf *elf, struct go_object *o)
 
 /* ---- where a thread has its g */
 
-/* Two ways in which code of the runtime loads it into its register: the offset is in the instruction, or in the one before it. */
+/*
+ * Two ways in which code of the runtime loads it into its register: the offset is in the
+ * instruction, or in the one before it.
+ */
 static bool site_at(const uint8_t *p, size_t left, int32_t *ret)
 {
 	static const uint8_t absolute[] = {0x64, 0x4c, 0x8b, 0x34, 0x25}; /* mov %fs:offset,%r14 */
@@ -90,7 +98,8 @@ static bool site_at(const uint8_t *p, size_t left, int32_t *ret)
 		*ret = (int32_t)load_u32(p + sizeof(absolute));
 		return true;
 	}
-	if (left >= sizeof(offset) + 4 + sizeof(relative) && memcmp(p, offset, sizeof(offset)) == 0 &&
+	if (left >= sizeof(offset) + 4 + sizeof(relative) &&
+	    memcmp(p, offset, sizeof(offset)) == 0 &&
 	    memcmp(p + sizeof(offset) + 4, relative, sizeof(relative)) == 0) {
 		*ret = (int32_t)load_u32(p + sizeof(offset));
 		return true;
@@ -118,7 +127,8 @@ static void look_at(const Elf_Data *text, uint64_t at, uint64_t size, struct sit
 	}
 }
 
-static const char *take_place(Elf *elf, const struct gopclntab *t, struct budget *budget, struct go_object *o)
+static const char *take_place(Elf *elf, const struct gopclntab *t, struct budget *budget,
+			      struct go_object *o)
 {
 	GElf_Shdr sh;
 	const Elf_Data *text = elf_file_bytes(elf_file_section(elf, ".text", &sh));
@@ -132,8 +142,9 @@ static const char *take_place(Elf *elf, const struct gopclntab *t, struct budget
 	for (size_t i = 0; i < all.n && sites.n < SITES_ENOUGH; i++) {
 		const struct symbol *f = &all.v[i];
 
-		if (f->name_len > 8 && memcmp(f->name, "runtime.", 8) == 0 && f->size <= CODE_MAX && f->addr >= sh.sh_addr &&
-		    f->addr - sh.sh_addr < text->d_size && f->size <= text->d_size - (f->addr - sh.sh_addr))
+		if (f->name_len > 8 && memcmp(f->name, "runtime.", 8) == 0 && f->size <= CODE_MAX &&
+		    f->addr >= sh.sh_addr && f->addr - sh.sh_addr < text->d_size &&
+		    f->size <= text->d_size - (f->addr - sh.sh_addr))
 			look_at(text, f->addr - sh.sh_addr, f->size, &sites);
 	}
 	symbols_fini(&all);
@@ -141,7 +152,8 @@ static const char *take_place(Elf *elf, const struct gopclntab *t, struct budget
 	if (!sites.n || sites.differ || sites.offset >= 0)
 		return "it does not say where threads have their goroutine: it is a library, or no program of Go's own linker";
 	o->layout.below = (uint32_t)-(int64_t)sites.offset;
-	return go_layout_ok(&o->layout) ? NULL : "threads have their goroutine where no release has it";
+	return go_layout_ok(&o->layout) ? NULL
+					: "threads have their goroutine where no release has it";
 }
 
 int go_object_look(int fd, struct budget *budget, struct go_object *ret)

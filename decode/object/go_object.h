@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether an ELF file is a Go program, of which version, and where that keeps what goroutine a thread runs: the runtime's
- * structures are those of the version, of which the file tells (.go.buildinfo), and where a thread has its g its own code says. Both
- * are there in stripped files, too. The file is hostile. Knows no processes.
+ * Whether an ELF file is a Go program, of which version, and where that keeps what goroutine a
+ * thread runs: the runtime's structures are those of the version, of which the file tells
+ * (.go.buildinfo), and where a thread has its g its own code says. Both are there in stripped
+ * files, too. The file is hostile. Knows no processes.
  */
 #pragma once
 

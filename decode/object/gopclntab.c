@@ -14,17 +14,22 @@
 #define HEADER_SIZE 72u
 #define FUNC_SIZE 44u /* of _func without what follows it */
 #define MAX_STEPS 65536u /* of one table of values: more than any function has */
-#define PCDATA_INLINED 2u /* of the tables of values of a function: which inlined call an instruction is of */
+/* of the tables of values of a function: which inlined call an instruction is of */
+#define PCDATA_INLINED 2u
 #define FUNCDATA_INLINED 3u /* of its data: these calls */
 #define CALL_SIZE 16u /* of runtime.inlinedCall */
 
-/* Of runtime.moduledata: its table, where the code begins and ends by it, its first and last function, and the data of functions. */
+/*
+ * Of runtime.moduledata: its table, where the code begins and ends by it, its first and last
+ * function, and the data of functions.
+ */
 #define MODULE_TABLE 0u
 #define MODULE_MIN_PC 160u
 #define MODULE_MAX_PC 168u
 #define MODULE_TEXT 176u
 #define MODULE_FUNC_DATA 320u /* since Go 1.20 */
-#define MODULE_FUNC_DATA_127 344u /* since Go 1.27, and behind it the end of the table, in which they are */
+/* since Go 1.27, and behind it the end of the table, in which they are */
+#define MODULE_FUNC_DATA_127 344u
 #define MODULE_SIZE 360u
 
 /* ---- finding it */
@@ -39,8 +44,8 @@ static bool is_code(Elf *elf, uint64_t addr)
 	for (size_t i = 0; i < n; i++) {
 		GElf_Phdr ph;
 
-		if (gelf_getphdr(elf, (int)i, &ph) && ph.p_type == PT_LOAD && (ph.p_flags & PF_X) && addr >= ph.p_vaddr &&
-		    addr - ph.p_vaddr < ph.p_memsz)
+		if (gelf_getphdr(elf, (int)i, &ph) && ph.p_type == PT_LOAD && (ph.p_flags & PF_X) &&
+		    addr >= ph.p_vaddr && addr - ph.p_vaddr < ph.p_memsz)
 			return true;
 	}
 	return false;
@@ -63,7 +68,8 @@ static const uint8_t *bytes_at(Elf *elf, uint64_t addr, uint64_t *ret_size)
 		const Elf_Data *data;
 		GElf_Shdr sh;
 
-		if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_type == SHT_NOBITS || !(sh.sh_flags & SHF_ALLOC) || addr < sh.sh_addr)
+		if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_type == SHT_NOBITS ||
+		    !(sh.sh_flags & SHF_ALLOC) || addr < sh.sh_addr)
 			continue;
 		data = elf_rawdata(scn, NULL);
 		if (!data || !data->d_buf || addr - sh.sh_addr >= data->d_size)
@@ -74,26 +80,32 @@ static const uint8_t *bytes_at(Elf *elf, uint64_t addr, uint64_t *ret_size)
 	return NULL;
 }
 
-/* What a module's data say of the functions must fit to the table; where the code begins, only they say since Go 1.26. */
+/*
+ * What a module's data say of the functions must fit to the table; where the code begins, only they
+ * say since Go 1.26.
+ */
 static bool is_module(const struct gopclntab *t, const uint8_t *m, uint64_t table)
 {
 	const uint64_t text = load_u64(m + MODULE_TEXT);
 
-	return load_u64(m + MODULE_TABLE) == table && (!t->text || text == t->text) && load_u64(m + MODULE_MIN_PC) == text + entry(t, 0) &&
+	return load_u64(m + MODULE_TABLE) == table && (!t->text || text == t->text) &&
+	       load_u64(m + MODULE_MIN_PC) == text + entry(t, 0) &&
 	       load_u64(m + MODULE_MAX_PC) == text + entry(t, t->n_functions);
 }
 
 /* Before Go 1.27 there is the length of a list or its room, which is below any address. */
 static uint64_t func_data_by_module(const uint8_t *m, uint64_t table)
 {
-	const uint64_t data = load_u64(m + MODULE_FUNC_DATA_127), end = load_u64(m + MODULE_FUNC_DATA_127 + 8);
+	const uint64_t data = load_u64(m + MODULE_FUNC_DATA_127),
+		       end = load_u64(m + MODULE_FUNC_DATA_127 + 8);
 
 	return data >= table && data < end ? data : load_u64(m + MODULE_FUNC_DATA);
 }
 
 /*
- * The module's data. They have a section of their own since Go 1.26, and are somewhere in the others' before. NULL: there are
- * none, or only the linker of the running program puts addresses in.
+ * The module's data. They have a section of their own since Go 1.26, and are somewhere in the
+ * others' before. NULL: there are none, or only the linker of the running program puts addresses
+ * in.
  */
 static const uint8_t *find_module(Elf *elf, const struct gopclntab *t, uint64_t table)
 {
@@ -106,12 +118,14 @@ static const uint8_t *find_module(Elf *elf, const struct gopclntab *t, uint64_t 
 		const Elf_Data *data;
 		GElf_Shdr sh;
 
-		if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS || !(sh.sh_flags & SHF_WRITE) || !(sh.sh_flags & SHF_ALLOC))
+		if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_type != SHT_PROGBITS ||
+		    !(sh.sh_flags & SHF_WRITE) || !(sh.sh_flags & SHF_ALLOC))
 			continue;
 		data = elf_rawdata(scn, NULL);
 		if (!data || !data->d_buf)
 			continue;
-		for (size_t at = 0; data->d_size >= MODULE_SIZE && at <= data->d_size - MODULE_SIZE; at += 8) {
+		for (size_t at = 0; data->d_size >= MODULE_SIZE && at <= data->d_size - MODULE_SIZE;
+		     at += 8) {
 			const uint8_t *m = (const uint8_t *)data->d_buf + at;
 
 			if (load_u64(m) == table && is_module(t, m, table))
@@ -138,7 +152,8 @@ bool gopclntab_open(Elf *elf, struct gopclntab *ret)
 	uint64_t n;
 	uint32_t magic;
 
-	if (!gelf_getehdr(elf, &eh) || gelf_getclass(elf) != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
+	if (!gelf_getehdr(elf, &eh) || gelf_getclass(elf) != ELFCLASS64 ||
+	    eh.e_ident[EI_DATA] != ELFDATA2LSB)
 		return false;
 	scn = elf_file_section(elf, ".gopclntab", &sh);
 	if (!scn)
@@ -151,8 +166,8 @@ bool gopclntab_open(Elf *elf, struct gopclntab *ret)
 	magic = load_u32(t.data);
 	t.quantum = t.data[6];
 	n = load_u64(t.data + 8);
-	if ((magic != MAGIC_118 && magic != MAGIC_120) || t.data[4] || t.data[5] || t.quantum == 0 || t.data[7] != 8 || n == 0 ||
-	    n > GOPCLNTAB_MAX_FUNCTIONS)
+	if ((magic != MAGIC_118 && magic != MAGIC_120) || t.data[4] || t.data[5] ||
+	    t.quantum == 0 || t.data[7] != 8 || n == 0 || n > GOPCLNTAB_MAX_FUNCTIONS)
 		return false;
 	t.has_lines = magic == MAGIC_120;
 	t.n_functions = (uint32_t)n;
@@ -162,15 +177,18 @@ bool gopclntab_open(Elf *elf, struct gopclntab *ret)
 	t.files = load_u64(t.data + 48);
 	t.values = load_u64(t.data + 56);
 	t.functions = load_u64(t.data + 64);
-	if (t.names >= t.size || t.units > t.size || t.files > t.size || t.values > t.size || !has(&t, t.functions, n * 8 + 4))
+	if (t.names >= t.size || t.units > t.size || t.files > t.size || t.values > t.size ||
+	    !has(&t, t.functions, n * 8 + 4))
 		return false;
 	module = find_module(elf, &t, sh.sh_addr);
 	if (module && !t.text)
 		t.text = load_u64(module + MODULE_TEXT);
 	/* what was inlined is told in another way before */
 	if (module && t.has_lines)
-		t.func_data = bytes_at(elf, func_data_by_module(module, sh.sh_addr), &t.func_data_size);
-	if (!is_code(elf, t.text) || !is_code(elf, t.text + entry(&t, 0)) || entry(&t, t.n_functions) <= entry(&t, 0))
+		t.func_data =
+			bytes_at(elf, func_data_by_module(module, sh.sh_addr), &t.func_data_size);
+	if (!is_code(elf, t.text) || !is_code(elf, t.text + entry(&t, 0)) ||
+	    entry(&t, t.n_functions) <= entry(&t, 0))
 		return false;
 	*ret = t;
 	return true;
@@ -232,8 +250,10 @@ static bool steps_begin(const struct gopclntab *t, uint32_t table, struct gopcln
 {
 	if (!table || !has(t, t->values, table))
 		return false;
-	*ret = (struct gopclntab_steps){
-		.b = bytes_of(t->data + t->values + table, t->size - t->values - table), .value = -1, .quantum = t->quantum};
+	*ret = (struct gopclntab_steps){.b = bytes_of(t->data + t->values + table,
+						      t->size - t->values - table),
+					.value = -1,
+					.quantum = t->quantum};
 	return true;
 }
 
@@ -274,17 +294,22 @@ static bool value_at(const struct gopclntab *t, uint32_t table, uint64_t offset,
 
 bool gopclntab_function(const struct gopclntab *t, uint32_t i, struct gopclntab_function *ret)
 {
-	const uint8_t *f = i < t->n_functions && entry(t, i) < entry(t, i + 1) ? func_of(t, i) : NULL;
+	const uint8_t *f = i < t->n_functions && entry(t, i) < entry(t, i + 1) ? func_of(t, i)
+									       : NULL;
 	size_t len = 0;
 
 	if (!f)
 		return false;
-	*ret = (struct gopclntab_function){.start = t->text + entry(t, i), .end = t->text + entry(t, i + 1), .stack = load_u32(f + 16),
-		.name = text_at(t, t->names + load_u32(f + 4), &len), .flags = f[t->has_lines ? 41 : 37]};
+	*ret = (struct gopclntab_function){.start = t->text + entry(t, i),
+					   .end = t->text + entry(t, i + 1),
+					   .stack = load_u32(f + 16),
+					   .name = text_at(t, t->names + load_u32(f + 4), &len),
+					   .flags = f[t->has_lines ? 41 : 37]};
 	return ret->name && ret->stack && ret->end > ret->start;
 }
 
-bool gopclntab_stack_begin(const struct gopclntab *t, const struct gopclntab_function *f, struct gopclntab_steps *ret)
+bool gopclntab_stack_begin(const struct gopclntab *t, const struct gopclntab_function *f,
+			   struct gopclntab_steps *ret)
 {
 	return steps_begin(t, f->stack, ret);
 }
@@ -331,7 +356,8 @@ bool gopclntab_find(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_
 	return i && gopclntab_function(t, i - 1, ret);
 }
 
-bool gopclntab_line(const struct gopclntab *t, uint64_t vaddr, bool of_function, const char **ret_file, uint32_t *ret_line)
+bool gopclntab_line(const struct gopclntab *t, uint64_t vaddr, bool of_function,
+		    const char **ret_file, uint32_t *ret_line)
 {
 	const uint64_t offset = vaddr - t->text;
 	const uint32_t i = t->data && vaddr >= t->text ? find(t, offset) : 0;
@@ -342,7 +368,8 @@ bool gopclntab_line(const struct gopclntab *t, uint64_t vaddr, bool of_function,
 	if (!f)
 		return false;
 	within = of_function ? 0 : offset - entry(t, i - 1);
-	if (!value_at(t, load_u32(f + 20), within, &file) || !value_at(t, load_u32(f + 24), within, &line))
+	if (!value_at(t, load_u32(f + 20), within, &file) ||
+	    !value_at(t, load_u32(f + 24), within, &line))
 		return false;
 	if (of_function && t->has_lines)
 		line = (int32_t)load_u32(f + 36);
@@ -365,18 +392,23 @@ bool gopclntab_inlines(const struct gopclntab *t, uint64_t vaddr, struct gopclnt
 
 	if (!f)
 		return false;
-	*ret = (struct gopclntab_inlines){.t = t, .start = t->text + entry(t, i - 1), .end = t->text + entry(t, i)};
+	*ret = (struct gopclntab_inlines){.t = t,
+					  .start = t->text + entry(t, i - 1),
+					  .end = t->text + entry(t, i)};
 	/* what follows the function: its tables of values, and its data */
 	n_pcdata = load_u32(f + 28);
 	n_funcdata = f[43];
 	at = (uint64_t)(f - t->data) + FUNC_SIZE;
-	if (n_pcdata <= PCDATA_INLINED || n_funcdata <= FUNCDATA_INLINED || !has(t, at, ((uint64_t)n_pcdata + n_funcdata) * 4))
+	if (n_pcdata <= PCDATA_INLINED || n_funcdata <= FUNCDATA_INLINED ||
+	    !has(t, at, ((uint64_t)n_pcdata + n_funcdata) * 4))
 		return true;
 	data = load_u32(t->data + at + ((uint64_t)n_pcdata + FUNCDATA_INLINED) * 4);
 	if (data == UINT32_MAX || data >= t->func_data_size)
 		return true;
 	ret->calls = t->func_data + data;
-	ret->n_calls = (uint32_t)((t->func_data_size - data) / CALL_SIZE < UINT32_MAX ? (t->func_data_size - data) / CALL_SIZE : UINT32_MAX);
+	ret->n_calls = (uint32_t)((t->func_data_size - data) / CALL_SIZE < UINT32_MAX
+					  ? (t->func_data_size - data) / CALL_SIZE
+					  : UINT32_MAX);
 	ret->table = load_u32(t->data + at + PCDATA_INLINED * 4);
 	return true;
 }
@@ -391,7 +423,8 @@ bool gopclntab_inlines_next(struct gopclntab_steps *s)
 	return steps_next(s);
 }
 
-bool gopclntab_inlined_call(const struct gopclntab_inlines *in, uint32_t number, struct gopclntab_call *ret)
+bool gopclntab_inlined_call(const struct gopclntab_inlines *in, uint32_t number,
+			    struct gopclntab_call *ret)
 {
 	const uint8_t *c;
 	size_t len;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of a Go program as its own runtime knows them: the table "pclntab", which is there also where the symbol table
- * and DWARF were stripped (-ldflags=-s -w). The format is that of Go's runtime/symtab.go (pcHeader, functab, _func), of Go 1.18
- * and later, 64 bits, little-endian. The calls that were inlined are in the data of the functions (symtabinl.go, of Go 1.20 and
- * later), to which only the module's data (moduledata) lead.
+ * The functions of a Go program as its own runtime knows them: the table "pclntab", which is there
+ * also where the symbol table and DWARF were stripped (-ldflags=-s -w). The format is that of Go's
+ * runtime/symtab.go (pcHeader, functab, _func), of Go 1.18 and later, 64 bits, little-endian. The
+ * calls that were inlined are in the data of the functions (symtabinl.go, of Go 1.20 and later), to
+ * which only the module's data (moduledata) lead.
  *
- * The table is hostile: each offset is checked against the section. Names are borrowed from the Elf handle.
+ * The table is hostile: each offset is checked against the section. Names are borrowed from the Elf
+ * handle.
  */
 #pragma once
 
@@ -26,7 +28,8 @@ struct gopclntab {
 	uint32_t n_functions;
 	uint8_t quantum;
 	bool has_lines; /* where functions begin (Go 1.20) */
-	const uint8_t *func_data; /* NULL: they were not found, and so it is not known what is inlined */
+	/* NULL: they were not found, and so it is not known what is inlined */
+	const uint8_t *func_data;
 	uint64_t func_data_size;
 };
 
@@ -37,12 +40,16 @@ bool gopclntab_open(Elf *elf, struct gopclntab *ret);
 int gopclntab_add(const struct gopclntab *t, struct symbols *s);
 
 /*
- * The file and line of the instruction at `vaddr`, or, with `of_function`, of the begin of its function; false: not known. The
- * name is borrowed, and ends with a zero.
+ * The file and line of the instruction at `vaddr`, or, with `of_function`, of the begin of its
+ * function; false: not known. The name is borrowed, and ends with a zero.
  */
-bool gopclntab_line(const struct gopclntab *t, uint64_t vaddr, bool of_function, const char **ret_file, uint32_t *ret_line);
+bool gopclntab_line(const struct gopclntab *t, uint64_t vaddr, bool of_function,
+		    const char **ret_file, uint32_t *ret_line);
 
-/* A table of values of a function, as it is gone through: what is true from `start` to before `end`, which count from its begin. */
+/*
+ * A table of values of a function, as it is gone through: what is true from `start` to before
+ * `end`, which count from its begin.
+ */
 struct gopclntab_steps {
 	struct bytes b;
 	uint64_t start, end;
@@ -53,7 +60,8 @@ struct gopclntab_steps {
 
 /* Flags of a function, as the runtime has them. */
 #define GOPCLNTAB_IS_OUTERMOST 1u /* nobody has called it */
-#define GOPCLNTAB_WRITES_SP 2u	  /* it goes to another stack: how much of it is in use says little there */
+/* it goes to another stack: how much of it is in use says little there */
+#define GOPCLNTAB_WRITES_SP 2u
 
 struct gopclntab_function {
 	uint64_t start, end;
@@ -67,7 +75,8 @@ bool gopclntab_function(const struct gopclntab *t, uint32_t i, struct gopclntab_
 /* The one that has the address. */
 bool gopclntab_find(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_function *ret);
 /* Between it and its return address, how many bytes of the stack are in use. */
-bool gopclntab_stack_begin(const struct gopclntab *t, const struct gopclntab_function *f, struct gopclntab_steps *ret);
+bool gopclntab_stack_begin(const struct gopclntab *t, const struct gopclntab_function *f,
+			   struct gopclntab_steps *ret);
 bool gopclntab_stack_next(struct gopclntab_steps *s);
 
 /* The calls that were inlined into a function. */
@@ -81,13 +90,21 @@ struct gopclntab_inlines {
 
 struct gopclntab_call {
 	const char *name; /* borrowed, and ends with a zero */
-	uint32_t called_at; /* an instruction with the place of the call, which is of the call around it, from the function's begin */
+	/*
+	 * an instruction with the place of the call, which is of the call around it, from the
+	 * function's begin
+	 */
+	uint32_t called_at;
 	uint32_t line; /* where it is declared; the file is that of its instructions */
 };
 
 /* Those of the function at an address; false: it is of none, or it is not known. */
 bool gopclntab_inlines(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_inlines *ret);
-/* Which call is the innermost, by the address: the value is its number, or below 0 where there is none. */
+/*
+ * Which call is the innermost, by the address: the value is its number, or below 0 where there is
+ * none.
+ */
 bool gopclntab_inlines_begin(const struct gopclntab_inlines *in, struct gopclntab_steps *ret);
 bool gopclntab_inlines_next(struct gopclntab_steps *s);
-bool gopclntab_inlined_call(const struct gopclntab_inlines *in, uint32_t number, struct gopclntab_call *ret);
+bool gopclntab_inlined_call(const struct gopclntab_inlines *in, uint32_t number,
+			    struct gopclntab_call *ret);

@@ -28,7 +28,8 @@ static int by_offset(const void *a, const void *b)
 {
 	const struct image_load *x = a, *y = b;
 
-	return x->off != y->off ? (x->off > y->off) - (x->off < y->off) : (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+	return x->off != y->off ? (x->off > y->off) - (x->off < y->off)
+				: (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
 }
 
 static int by_vaddr(const void *a, const void *b, void *arg)
@@ -43,14 +44,19 @@ static bool add_load(struct image *img, uint64_t off, uint64_t size, uint64_t va
 {
 	struct image_load *l = &img->loads[img->n_loads];
 
-	if (__builtin_add_overflow(off, size, &l->end) || __builtin_add_overflow(vaddr, size, &l->end) || off > INT64_MAX - size)
+	if (__builtin_add_overflow(off, size, &l->end) ||
+	    __builtin_add_overflow(vaddr, size, &l->end) || off > INT64_MAX - size)
 		return false;
-	*l = (struct image_load){.off = off, .size = size, .vaddr = vaddr, .exec = exec, .end = off + size};
+	*l = (struct image_load){
+		.off = off, .size = size, .vaddr = vaddr, .exec = exec, .end = off + size};
 	img->n_loads++;
 	return true;
 }
 
-/* Sorts them; an object has its segments in the order of their addresses and of their offsets, a dump of memory perhaps not. */
+/*
+ * Sorts them; an object has its segments in the order of their addresses and of their offsets, a
+ * dump of memory perhaps not.
+ */
 static bool sort_loads(struct image *img)
 {
 	bool same = true;
@@ -95,7 +101,8 @@ static bool read_loads(struct images *t, struct image *img)
 		GElf_Phdr ph;
 
 		if (gelf_getphdr(img->elf, (int)i, &ph) && ph.p_type == PT_LOAD && ph.p_filesz)
-			(void)add_load(img, ph.p_offset, ph.p_filesz, ph.p_vaddr, ph.p_flags & PF_X);
+			(void)add_load(img, ph.p_offset, ph.p_filesz, ph.p_vaddr,
+				       ph.p_flags & PF_X);
 	}
 	return img->n_loads > 0 && sort_loads(img);
 }
@@ -113,7 +120,10 @@ bool image_vaddr(const struct image *img, uint64_t off, uint64_t *ret)
 		else
 			high = mid;
 	}
-	/* Pages at the seam of two segments are mapped twice: the executable one is meant, or else the first. */
+	/*
+	 * Pages at the seam of two segments are mapped twice: the executable one is meant, or else
+	 * the first.
+	 */
 	for (uint32_t i = low; i > 0 && img->loads[i - 1].end > off; i--) {
 		const struct image_load *l = &img->loads[i - 1];
 
@@ -203,7 +213,8 @@ static bool build_id_is(Elf *elf, const uint8_t *id, size_t size)
 	       memcmp(found, id, size) == 0;
 }
 
-static bool is_overwritten(const struct images *t, const struct image *img, int fd, const struct file_answer *file)
+static bool is_overwritten(const struct images *t, const struct image *img, int fd,
+			   const struct file_answer *file)
 {
 	struct mapped_at mapped = {0};
 
@@ -213,23 +224,28 @@ static bool is_overwritten(const struct images *t, const struct image *img, int 
 }
 
 /* By its build id, where that is known; else by what was seen of it outside. */
-static bool is_asked_for(const struct images *t, const struct image *img, Elf *elf, int fd, const struct file_answer *file)
+static bool is_asked_for(const struct images *t, const struct image *img, Elf *elf, int fd,
+			 const struct file_answer *file)
 {
 	if (img->build_id_size)
 		return build_id_is(elf, img->build_id, img->build_id_size);
 	return !file->changed && !is_overwritten(t, img, fd, file);
 }
 
-/* A dump of memory, or code in another format: what was mapped of it is known by the offset. Nothing says that it is what ran but its inode. */
+/*
+ * A dump of memory, or code in another format: what was mapped of it is known by the offset.
+ * Nothing says that it is what ran but its inode.
+ */
 static bool is_flat(struct images *t, struct image *img)
 {
 	char magic[SELFMAG];
 	struct stat st;
 
-	if (img->fd < 0 || img->build_id_size || images_expected(t, img->path) || fstat(img->fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-	    st.st_size <= 0)
+	if (img->fd < 0 || img->build_id_size || images_expected(t, img->path) ||
+	    fstat(img->fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
 		return false;
-	if (io_pread_full(img->fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && memcmp(magic, ELFMAG, sizeof(magic)) == 0)
+	if (io_pread_full(img->fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+	    memcmp(magic, ELFMAG, sizeof(magic)) == 0)
 		return false;
 	return reserve_loads(t, img, 1) && add_load(img, 0, (uint64_t)st.st_size, 0, true);
 }
@@ -289,7 +305,8 @@ static bool has_code(const struct image *img)
 	return false;
 }
 
-static void request_fill(struct file_request *n, const struct image *img, enum file_request_kind kind)
+static void request_fill(struct file_request *n, const struct image *img,
+			 enum file_request_kind kind)
 {
 	*n = (struct file_request){
 		.kind = kind,
@@ -324,7 +341,8 @@ static int judge(const struct images *t, const struct file_answer *file, Elf *el
 	return t->files.judge(t->files.arg, &verdict);
 }
 
-int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms, struct address_space **ret)
+int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms,
+		      struct address_space **ret)
 {
 	static const char name[] = "[kernel code]"; /* no process maps a file of this name */
 	const struct image_key key = {.path = name, .path_len = sizeof(name) - 1};
@@ -349,7 +367,10 @@ int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms,
 		const struct image_load *l = &img->loads[img->by_vaddr ? img->by_vaddr[i] : i];
 
 		if (l->exec && l->vaddr >= KERNEL_HALF)
-			r = address_space_set(&space, &(struct mapping){.start = l->vaddr, .end = l->vaddr + l->size, .pgoff = l->off, .image = img});
+			r = address_space_set(&space, &(struct mapping){.start = l->vaddr,
+									.end = l->vaddr + l->size,
+									.pgoff = l->off,
+									.image = img});
 	}
 	if (r != 0)
 		return r < 0 ? r : -E2BIG;
@@ -413,7 +434,8 @@ int image_identify(struct images *t, const struct image *img)
 	Elf *elf;
 	int r;
 
-	if (img->state != IMAGE_NEW || img->kind != IMAGE_FILE || strlen(img->path) > FILE_REQUEST_MAX_PATH)
+	if (img->state != IMAGE_NEW || img->kind != IMAGE_FILE ||
+	    strlen(img->path) > FILE_REQUEST_MAX_PATH)
 		return 0;
 	request_object(&request, img);
 	r = t->files.ask(t->files.arg, &request, &file, &fd);
@@ -497,8 +519,8 @@ int image_load_debug(struct images *t, struct image *img)
 	img->debug_tried = true;
 	id_len = dwelf_elf_gnu_build_id(img->elf, &id);
 	link = dwelf_elf_gnu_debuglink(img->elf, &crc);
-	if (id_len < 2 ||
-		id_len > FILE_REQUEST_MAX_BUILD_ID) /* a debug file that cannot be checked is none */
+	/* a debug file that cannot be checked is none */
+	if (id_len < 2 || id_len > FILE_REQUEST_MAX_BUILD_ID)
 		return 0;
 	request_fill(&request, img, FILE_REQUEST_DEBUG);
 	memcpy(request.build_id, id, (size_t)id_len);

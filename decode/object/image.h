@@ -4,9 +4,9 @@
  * at all. One image for each (device, inode, path) of the records, opened (through the parent)
  * when the first address in it is asked for, then kept until the end.
  *
- * An image that is not the file that ran is never used: build ids are compared where the
- * recording has them, else the parent's word on device and inode counts, and whether it was written to
- * since (overwritten.h). What could not be had is counted and named in the losses.
+ * An image that is not the file that ran is never used: build ids are compared where the recording
+ * has them, else the parent's word on device and inode counts, and whether it was written to since
+ * (overwritten.h). What could not be had is counted and named in the losses.
  *
  * Files are read with pread, never mapped: they may be cut short under our hands, and reading
  * cannot disturb a probe in them.
@@ -43,7 +43,8 @@ enum image_state {
 	IMAGE_READY,
 	IMAGE_MISSING, /* nobody has the file */
 	IMAGE_CHANGED, /* there is one, but not the one that ran */
-	IMAGE_BROKEN,  /* an ELF file that cannot be read, or no ELF file where the recording has a build id */
+	/* an ELF file that cannot be read, or no ELF file where the recording has a build id */
+	IMAGE_BROKEN,
 };
 
 struct address_space;
@@ -70,7 +71,8 @@ struct image {
 	const uint8_t *mem;
 	size_t mem_size;
 	bool x86_64;
-	bool flat; /* no ELF file: the bytes of code, by their offset, which is their address. `elf` is NULL */
+	/* no ELF file: the bytes of code, by their offset, which is their address. `elf` is NULL */
+	bool flat;
 	Elf *elf, *debug_elf, *mini_elf;
 	int debug_fd;
 	bool debug_tried;
@@ -117,11 +119,15 @@ struct images_stats {
 
 struct images;
 
-int images_new(const struct file_requester *files, struct budget *budget, struct images **ret) _must_check_;
+int images_new(const struct file_requester *files, struct budget *budget,
+	       struct images **ret) _must_check_;
 struct images *images_free(struct images *t);
 DEFINE_CLEANUP(struct images *, images_free)
 
-/* The recording's clock, by which it is known when a file was mapped. Borrowed; without it nothing is known of that. */
+/*
+ * The recording's clock, by which it is known when a file was mapped. Borrowed; without it nothing
+ * is known of that.
+ */
 void images_set_clocks(struct images *t, const struct clock_map *clocks);
 
 /* The code of "[vdso]": a file (taken over), or else this machine's own where the kernel is the
@@ -130,10 +136,12 @@ void images_set_vdso_fd(struct images *t, int fd);
 void images_use_own_vdso(struct images *t);
 
 /*
- * The kernel's code: an ELF file (taken over) with its segments where it ran, whose functions `kallsyms` names (borrowed; NULL: nobody does). *ret: where it lies. 0,
- * or -errno; -ENOEXEC: it is none.
+ * The kernel's code: an ELF file (taken over) with its segments where it ran, whose functions
+ * `kallsyms` names (borrowed; NULL: nobody does). *ret: where it lies. 0, or -errno; -ENOEXEC: it
+ * is none.
  */
-int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms, struct address_space **ret) _must_check_;
+int images_map_kernel(struct images *t, int fd, const struct kallsyms *kallsyms,
+		      struct address_space **ret) _must_check_;
 
 /* What the recording says about build ids by path (perf's table). */
 void images_expect(struct images *t, const char *path, const uint8_t *build_id, uint8_t size);
@@ -149,17 +157,22 @@ struct image *images_at(const struct images *t, uint32_t i);
  */
 int image_open(struct images *t, struct image *img) _must_check_;
 
-/* Has the parent told its build id, where nobody needed to open it. It stays as it was. As image_open(). */
+/*
+ * Has the parent told its build id, where nobody needed to open it. It stays as it was. As
+ * image_open().
+ */
 int image_identify(struct images *t, const struct image *img) _must_check_;
 
 /* Reads its symbols where that was not done yet; as image_open(). The image must be READY. */
 int image_load_symbols(struct images *t, struct image *img) _must_check_;
-/* The table of functions of a Go program; its `data` is NULL where it has none. The image is READY. */
+/*
+ * The table of functions of a Go program; its `data` is NULL where it has none. The image is READY.
+ */
 const struct gopclntab *image_go(struct image *img);
 
 /*
- * Its debug information, from itself or its debug file, where that was not looked for yet; as image_open(). The image
- * must be READY.
+ * Its debug information, from itself or its debug file, where that was not looked for yet; as
+ * image_open(). The image must be READY.
  */
 int image_load_dwarf(struct images *t, struct image *img) _must_check_;
 
@@ -174,5 +187,9 @@ const struct images_stats *images_stats(const struct images *t);
 /* Adds "missing", "changed" and "broken": the paths (some) of images that were needed in vain. */
 void images_report(const struct images *t, struct json_object *losses);
 
-/* Where debug information was asked for: those that have none ("debug_info_missing"), and what of it was no good. */
-void images_report_dwarf(const struct images *t, struct json_object *stats, struct json_object *losses);
+/*
+ * Where debug information was asked for: those that have none ("debug_info_missing"), and what of
+ * it was no good.
+ */
+void images_report_dwarf(const struct images *t, struct json_object *stats,
+			 struct json_object *losses);

@@ -36,4 +36,5 @@ void image_free(struct image *img);
 int image_load_debug(struct images *t, struct image *img) _must_check_;
 void image_free_dwarf(struct image *img);
 /* A list of paths in the report, and one more in it; a list that is NULL is made. */
-void images_report_path(struct json_object *losses, const char *key, const struct image *img, struct json_object **list, int *n);
+void images_report_path(struct json_object *losses, const char *key, const struct image *img,
+			struct json_object **list, int *n);

@@ -120,7 +120,10 @@ static enum image_kind kind_of(const char *path)
 	return IMAGE_FILE;
 }
 
-/* The table is images' own and not common/base/hashmap.h: a path is a key of any length. A stranger chose it, so the hash is seeded. */
+/*
+ * The table is images' own and not common/base/hashmap.h: a path is a key of any length. A stranger
+ * chose it, so the hash is seeded.
+ */
 static uint64_t key_hash(const struct image_key *k)
 {
 	uint64_t h = 0xcbf29ce484222325u ^ hash_seed();
@@ -249,8 +252,8 @@ const struct images_stats *images_stats(const struct images *t)
 	return &t->stats;
 }
 
-void images_report_path(
-	struct json_object *losses, const char *key, const struct image *img, struct json_object **list, int *n)
+void images_report_path(struct json_object *losses, const char *key, const struct image *img,
+			struct json_object **list, int *n)
 {
 	char text[512];
 
@@ -283,7 +286,8 @@ void images_report(const struct images *t, struct json_object *losses)
 		for (uint32_t i = 0; i < t->n; i++) {
 			const struct image *img = t->v[i];
 
-			if (img->state == kinds[k].state && (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO))
+			if (img->state == kinds[k].state &&
+			    (img->kind == IMAGE_FILE || img->kind == IMAGE_VDSO))
 				images_report_path(losses, kinds[k].key, img, &list, &n);
 		}
 	}

@@ -11,7 +11,10 @@
 #define PART_MAX (1u << 20)
 #define WINDOW 4096u
 #define JUMP_MAX 6u
-/* Bytes that look like a jump into the middle of the function are not as many by chance: nobody else jumps there. */
+/*
+ * Bytes that look like a jump into the middle of the function are not as many by chance: nobody
+ * else jumps there.
+ */
 #define JUMPS_MIN 4u
 
 bool interpreter_is(const struct symbol *sym)
@@ -19,10 +22,14 @@ bool interpreter_is(const struct symbol *sym)
 	const size_t len = sizeof(LOOP) - 1;
 
 	return sym->name_len >= len && memcmp(sym->name, LOOP, len) == 0 &&
-	       (sym->name_len == len || (sym->name_len == len + 5 && memcmp(sym->name + len, ".cold", 5) == 0));
+	       (sym->name_len == len ||
+		(sym->name_len == len + 5 && memcmp(sym->name + len, ".cold", 5) == 0));
 }
 
-/* How long the jump at `p` is, of `n` bytes, and where it leads from its end; 0: it is none with a target of 32 bits. */
+/*
+ * How long the jump at `p` is, of `n` bytes, and where it leads from its end; 0: it is none with a
+ * target of 32 bits.
+ */
 static size_t jump_at(const uint8_t *p, size_t n, int32_t *ret)
 {
 	const size_t at = p[0] == 0xe9 ? 1 : p[0] == 0x0f && n > 1 && (p[1] & 0xf0) == 0x80 ? 2 : 0;
@@ -34,14 +41,16 @@ static size_t jump_at(const uint8_t *p, size_t n, int32_t *ret)
 }
 
 /* Jumps from the part into the function, but not to its begin, which is where it is called. */
-static unsigned int count_jumps(const struct image *img, const struct extent *part, const struct symbol *to)
+static unsigned int count_jumps(const struct image *img, const struct extent *part,
+				const struct symbol *to)
 {
 	uint8_t buf[WINDOW + JUMP_MAX - 1];
 	unsigned int found = 0;
 
 	for (uint64_t at = part->start; at < part->end && found < JUMPS_MIN; at += WINDOW) {
 		const uint64_t left = part->end - at;
-		const size_t n = image_read(img, at, buf, left < sizeof(buf) ? (size_t)left : sizeof(buf));
+		const size_t n =
+			image_read(img, at, buf, left < sizeof(buf) ? (size_t)left : sizeof(buf));
 
 		for (size_t i = 0; i < n && i < WINDOW; i++) {
 			int32_t off = 0;

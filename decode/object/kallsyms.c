@@ -13,7 +13,10 @@
 #include "decode/object/symbols.h"
 
 #define MAX_NAME 512u
-/* What is further from the last symbol is in no function: there are gaps between the kernel and its modules. */
+/*
+ * What is further from the last symbol is in no function: there are gaps between the kernel and its
+ * modules.
+ */
 #define MAX_FUNCTION (1u << 20)
 
 struct entry {
@@ -68,7 +71,10 @@ static bool is_name(const char *p, size_t len, const char *name)
 	return len == strlen(name) && memcmp(p, name, len) == 0;
 }
 
-/* "ffffffff81000000 T _text" or "ffffffffc0401000 t nft_init\t[nf_tables]"; other lines are passed over. */
+/*
+ * "ffffffff81000000 T _text" or "ffffffffc0401000 t nft_init\t[nf_tables]"; other lines are passed
+ * over.
+ */
 static int add_line(struct kallsyms *k, const char *p, const char *end)
 {
 	struct entry e = {.line = (uint32_t)(p - k->text)};
@@ -106,7 +112,10 @@ static int add_line(struct kallsyms *k, const char *p, const char *end)
 	return add(k, &e);
 }
 
-/* Of several names of one address the first function's: marks like _stext have no code of their own, and come last. */
+/*
+ * Of several names of one address the first function's: marks like _stext have no code of their
+ * own, and come last.
+ */
 static int entry_compare(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -210,13 +219,19 @@ int kallsyms_add_functions(const struct kallsyms *k, struct symbols *to)
 		const uint64_t left = i + 1 < k->n ? e[1].start - e->start : MAX_FUNCTION;
 
 		if (e->code)
-			r = symbols_add(to, &(struct symbol){.addr = e->start, .size = left < MAX_FUNCTION ? left : MAX_FUNCTION, .sized = true,
-							     .name = k->text + e->line + e->name, .name_len = e->name_len});
+			r = symbols_add(to,
+					&(struct symbol){.addr = e->start,
+							 .size = left < MAX_FUNCTION ? left
+										     : MAX_FUNCTION,
+							 .sized = true,
+							 .name = k->text + e->line + e->name,
+							 .name_len = e->name_len});
 	}
 	return r;
 }
 
 bool kallsyms_is_scheduler(const struct kallsyms *k, uint64_t addr)
 {
-	return (addr >= k->sched_start && addr < k->sched_end) || (addr >= k->wake_start && addr < k->wake_end);
+	return (addr >= k->sched_start && addr < k->sched_end) ||
+	       (addr >= k->wake_start && addr < k->wake_end);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of the kernel's functions: a copy of /proc/kallsyms, lines of "address type name", and "[module]" for a module's.
- * The file is a bundle's: any bytes, any size, any order. Where it was read without the right to see addresses they are all 0:
- * then there are no names.
+ * The names of the kernel's functions: a copy of /proc/kallsyms, lines of "address type name", and
+ * "[module]" for a module's. The file is a bundle's: any bytes, any size, any order. Where it was
+ * read without the right to see addresses they are all 0: then there are no names.
  */
 #pragma once
 
@@ -17,7 +17,10 @@
 struct kallsyms;
 struct symbols;
 
-/* Reads them from `fd` (stays the caller's). -ENODATA: no address in it; -EFBIG, -ENOMEM, or what read() said. */
+/*
+ * Reads them from `fd` (stays the caller's). -ENODATA: no address in it; -EFBIG, -ENOMEM, or what
+ * read() said.
+ */
 int kallsyms_read(int fd, struct budget *budget, struct kallsyms **ret) _must_check_;
 struct kallsyms *kallsyms_free(struct kallsyms *k);
 DEFINE_CLEANUP(struct kallsyms *, kallsyms_free)
@@ -36,7 +39,7 @@ bool kallsyms_find(const struct kallsyms *k, uint64_t addr, struct kallsyms_func
 int kallsyms_add_functions(const struct kallsyms *k, struct symbols *to) _must_check_;
 
 /*
- * Whether it is the scheduler's own code, which is on top of the stack of each wait (as wchan of proc(5) leaves it out), or
- * what wakes a thread.
+ * Whether it is the scheduler's own code, which is on top of the stack of each wait (as wchan of
+ * proc(5) leaves it out), or what wakes a thread.
  */
 bool kallsyms_is_scheduler(const struct kallsyms *k, uint64_t addr);

@@ -18,7 +18,8 @@ struct lsda {
 	struct landing_pad *v; /* by pad */
 	size_t n, cap;
 	struct budget *budget; /* borrowed */
-	uint64_t allowed;      /* bytes of tables that are still read: many functions could name the same one */
+	/* bytes of tables that are still read: many functions could name the same one */
+	uint64_t allowed;
 };
 
 #define MAX_CALLS 256u /* with one landing pad, that are looked at */
@@ -83,7 +84,10 @@ static int add_function(struct lsda *l, const struct section *s, const struct ex
 		return 0;
 	b = bytes_of(s->data + (x->lsda - s->vaddr), (size_t)(s->size - (x->lsda - s->vaddr)));
 	coding = read_byte(&b);
-	/* Where landing pads are counted from: of another place than the function's start only the plain form is read. */
+	/*
+	 * Where landing pads are counted from: of another place than the function's start only the
+	 * plain form is read.
+	 */
 	if (coding == DW_EH_PE_udata4 || coding == DW_EH_PE_absptr || coding == DW_EH_PE_udata8)
 		base = coding == DW_EH_PE_udata4 ? bytes_u32(&b) : bytes_u64(&b);
 	else if (coding != DW_EH_PE_omit)
@@ -98,13 +102,16 @@ static int add_function(struct lsda *l, const struct section *s, const struct ex
 	l->allowed -= length;
 	b = bytes_of(calls, (size_t)length);
 	while (b.left && !b.failed) {
-		const uint64_t start = read_offset(&b, coding), n = read_offset(&b, coding), pad = read_offset(&b, coding);
+		const uint64_t start = read_offset(&b, coding), n = read_offset(&b, coding),
+			       pad = read_offset(&b, coding);
 		int r;
 
 		(void)bytes_uleb(&b); /* what it catches */
 		if (b.failed || pad == 0)
 			continue;
-		r = lsda_push(l, &(struct landing_pad){.pad = base + pad, .start = x->start + start, .end = x->start + start + n});
+		r = lsda_push(l, &(struct landing_pad){.pad = base + pad,
+						       .start = x->start + start,
+						       .end = x->start + start + n});
 		if (r < 0)
 			return r;
 	}
@@ -138,7 +145,9 @@ static bool find_section(Elf *elf, const char *wanted, struct section *ret)
 		data = elf_rawdata(scn, NULL);
 		if (!data || !data->d_buf)
 			return false;
-		*ret = (struct section){.data = data->d_buf, .vaddr = sh.sh_addr, .size = data->d_size};
+		*ret = (struct section){.data = data->d_buf,
+					.vaddr = sh.sh_addr,
+					.size = data->d_size};
 		return true;
 	}
 	return false;

@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* File systems take the time of the last tick of the kernel's clock; and two clocks were not read at once. */
+/*
+ * File systems take the time of the last tick of the kernel's clock; and two clocks were not read
+ * at once.
+ */
 #define CLOCKS_APART_NS 10000000u
 
 /* Since the note of it was taken. The same bytes at its begin have the same build id. */
@@ -15,7 +18,8 @@ static bool differs(int fd, const struct stat *st, const struct filenote *note)
 
 	if (filenote_ns(&st->st_mtim) != note->mtime_ns || (uint64_t)st->st_size != note->size)
 		return true;
-	return note->has_head && (!filenote_head(fd, head) || memcmp(head, note->head, sizeof(head)) != 0);
+	return note->has_head &&
+	       (!filenote_head(fd, head) || memcmp(head, note->head, sizeof(head)) != 0);
 }
 
 /* Times that are still to come say nothing: the clock was set back, or the file came with them. */
@@ -36,12 +40,16 @@ bool file_is_overwritten(int fd, const struct file_answer *file, const struct ma
 		return false;
 	written = filenote_ns(&st.st_mtim);
 	touched = filenote_ns(&st.st_ctim);
-	/* Also where the note is of an older recording, and the file was written to before this one. */
+	/*
+	 * Also where the note is of an older recording, and the file was written to before this
+	 * one.
+	 */
 	if (begin && touched <= begin)
 		return false;
 	if (file->noted && differs(fd, &st, &file->note))
 		return true;
-	if (!begin || __builtin_add_overflow(begin, CLOCKS_APART_NS, &late) || mapped->doubt_ns > INT64_MAX ||
+	if (!begin || __builtin_add_overflow(begin, CLOCKS_APART_NS, &late) ||
+	    mapped->doubt_ns > INT64_MAX ||
 	    __builtin_add_overflow(late, (int64_t)mapped->doubt_ns, &late))
 		return false;
 	if (written > late && is_past(written))

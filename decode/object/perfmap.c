@@ -15,7 +15,10 @@ struct perfmap_entry {
 	uint64_t start, size;
 	uint32_t name, name_len; /* in `text` */
 	uint32_t line;
-	uint64_t other_end; /* of what has another name and lies over its begin, as far as one reaches; 0: nothing does */
+	/*
+	 * of what has another name and lies over its begin, as far as one reaches; 0: nothing does
+	 */
+	uint64_t other_end;
 };
 
 struct perfmap {
@@ -81,7 +84,8 @@ static int entry_compare(const void *a, const void *b)
 /* A function without code is one that was thrown away. */
 static bool is_usual(const struct perfmap_entry *e)
 {
-	return e->start >= PERFMAP_MIN_ADDRESS && e->start < PERFMAP_MAX_ADDRESS && e->size <= PERFMAP_MAX_FUNCTION;
+	return e->start >= PERFMAP_MIN_ADDRESS && e->start < PERFMAP_MAX_ADDRESS &&
+	       e->size <= PERFMAP_MAX_FUNCTION;
 }
 
 static int add_line(struct perfmap *m, const char *p, const char *end, uint32_t line)
@@ -118,12 +122,14 @@ static int add_line(struct perfmap *m, const char *p, const char *end, uint32_t 
 }
 
 /* `other`, which begins where `e` does or before it, may be the name of what is there. */
-static void add_other(const struct perfmap *m, struct perfmap_entry *e, const struct perfmap_entry *other)
+static void add_other(const struct perfmap *m, struct perfmap_entry *e,
+		      const struct perfmap_entry *other)
 {
 	const uint64_t end = other->start + other->size;
 
 	if (end <= e->start || end <= e->other_end ||
-	    (e->name_len == other->name_len && memcmp(m->text + e->name, m->text + other->name, e->name_len) == 0))
+	    (e->name_len == other->name_len &&
+	     memcmp(m->text + e->name, m->text + other->name, e->name_len) == 0))
 		return;
 	e->other_end = end;
 }

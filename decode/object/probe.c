@@ -122,8 +122,8 @@ static int add_symbols(struct symbols *s, Elf *elf)
 }
 
 /*
- * What Go's own table has is Go's: it is there in stripped programs, and in those with C in them (cgo) it says more than the
- * FDEs, which are the C code's only.
+ * What Go's own table has is Go's: it is there in stripped programs, and in those with C in them
+ * (cgo) it says more than the FDEs, which are the C code's only.
  */
 static int add_go(struct symbols *s, Elf *elf)
 {
@@ -132,8 +132,8 @@ static int add_go(struct symbols *s, Elf *elf)
 	return gopclntab_open(elf, &go) ? gopclntab_add(&go, s) : 0;
 }
 
-static void judge_by_symbols(int (*add)(struct symbols *s, Elf *elf), Elf *elf, const struct text *t, struct budget *budget,
-			     struct probe_answer *a)
+static void judge_by_symbols(int (*add)(struct symbols *s, Elf *elf), Elf *elf,
+			     const struct text *t, struct budget *budget, struct probe_answer *a)
 {
 	struct symbols s;
 

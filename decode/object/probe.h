@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Was this executable built with frame pointers? The beginnings of its functions show it: those that
- * call others and are more than a few instructions long would set one up there. The answer
+ * Was this executable built with frame pointers? The beginnings of its functions show it: those
+ * that call others and are more than a few instructions long would set one up there. The answer
  * decides whether `--stacks auto` trusts the kernel's call chains.
  */
 #pragma once
@@ -19,7 +19,8 @@ struct probe_answer {
 	uint64_t with;      /* of those, with a frame pointer */
 	bool known;         /* enough functions for a verdict */
 	bool frame_pointers;
-	bool go; /* its functions that call nobody have no frame, nor has one at its first instructions */
+	/* its functions that call nobody have no frame, nor has one at its first instructions */
+	bool go;
 };
 
 /* The part of judged functions that must set up a frame pointer; hand-written assembly never does.

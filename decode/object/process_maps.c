@@ -32,10 +32,12 @@ struct process_maps {
 	struct history *all;
 	uint32_t n_versions;
 	uint64_t charged, records, refused;
-	uint64_t enough; /* of the budget: no more versions are begun then, so that code can still be loaded */
+	/* of the budget: no more versions are begun then, so that code can still be loaded */
+	uint64_t enough;
 };
 
-int process_maps_new(struct images *images, struct budget *budget, bool past, struct process_maps **ret)
+int process_maps_new(struct images *images, struct budget *budget, bool past,
+		     struct process_maps **ret)
 {
 	struct process_maps *m = calloc(1, sizeof(*m));
 
@@ -104,8 +106,12 @@ static struct version *newest(const struct history *h)
 	return h->n ? &h->versions[h->n - 1] : NULL;
 }
 
-/* From the record on the process has `space`, whose reference is taken over; NULL: nothing is mapped. */
-static int begin_version(struct process_maps *m, struct history *h, const struct perfevent *ev, struct address_space *space)
+/*
+ * From the record on the process has `space`, whose reference is taken over; NULL: nothing is
+ * mapped.
+ */
+static int begin_version(struct process_maps *m, struct history *h, const struct perfevent *ev,
+			 struct address_space *space)
 {
 	_cleanup_(address_space_unrefp) struct address_space *own = space;
 	uint64_t from = ev->has_time ? ev->time : 0;
@@ -146,7 +152,8 @@ static bool replaces(const struct address_space *s, const struct mapping *map)
 {
 	const struct mapping *m;
 
-	for (uint32_t i = address_space_from(s, map->start); (m = address_space_at(s, i)) && m->start < map->end; i++)
+	for (uint32_t i = address_space_from(s, map->start);
+	     (m = address_space_at(s, i)) && m->start < map->end; i++)
 		if (m->image != map->image || m->start - m->pgoff != map->start - map->pgoff)
 			return true;
 	return false;
@@ -243,7 +250,8 @@ void process_maps_record(struct process_maps *m, const struct perfevent *ev)
 		m->refused++;
 }
 
-const struct address_space *process_maps_at(const struct process_maps *m, uint32_t pid, uint64_t time)
+const struct address_space *process_maps_at(const struct process_maps *m, uint32_t pid,
+					    uint64_t time)
 {
 	const struct history *h = hashmap_pointer(&m->processes, pid);
 	uint32_t low = 0, high;

@@ -32,19 +32,53 @@ struct found {
 
 /* Structures of a version that does not publish them, which all releases of it have. */
 static const struct python_layout known[] = {
-	[11 - OLDEST] = {.interpreters = 40, .next_interpreter = 0, .threads = 16, .prev = 0, .next = 8, .interpreter = 16, .native_id = 160,
-		.frame = 56, .frame_within = 8, .code = 32, .previous = 48, .owner = 69, .is_entry = 68, .top = 64, .file = 112, .name = 128, .line = 72,
-		.version = PYTHON_NONE, .ascii = 48, .other = 72},
-	[12 - OLDEST] = {.interpreters = 40, .next_interpreter = 0, .threads = 72, .prev = 0, .next = 8, .interpreter = 16, .native_id = 144,
-		.frame = 56, .frame_within = 0, .code = 0, .previous = 8, .owner = 70, .is_entry = PYTHON_NONE, .top = 64, .file = 112,
-		.name = 128, .line = 68, .version = 92, .ascii = 40, .other = 56},
+	[11 - OLDEST] = {.interpreters = 40,
+			 .next_interpreter = 0,
+			 .threads = 16,
+			 .prev = 0,
+			 .next = 8,
+			 .interpreter = 16,
+			 .native_id = 160,
+			 .frame = 56,
+			 .frame_within = 8,
+			 .code = 32,
+			 .previous = 48,
+			 .owner = 69,
+			 .is_entry = 68,
+			 .top = 64,
+			 .file = 112,
+			 .name = 128,
+			 .line = 72,
+			 .version = PYTHON_NONE,
+			 .ascii = 48,
+			 .other = 72},
+	[12 - OLDEST] = {.interpreters = 40,
+			 .next_interpreter = 0,
+			 .threads = 72,
+			 .prev = 0,
+			 .next = 8,
+			 .interpreter = 16,
+			 .native_id = 144,
+			 .frame = 56,
+			 .frame_within = 0,
+			 .code = 0,
+			 .previous = 8,
+			 .owner = 70,
+			 .is_entry = PYTHON_NONE,
+			 .top = 64,
+			 .file = 112,
+			 .name = 128,
+			 .line = 68,
+			 .version = 92,
+			 .ascii = 40,
+			 .other = 56},
 };
 
 /* Where the words are that 3.13 and 3.14 publish: struct _Py_DebugOffsets. */
 enum { COOKIE, HEXVERSION, FREE_THREADED };
 static const struct published {
-	uint8_t runtime_size, interpreters, next_interpreter, threads, prev, next, interpreter, frame, native_id, previous, code, owner, file,
-		name, line, state, length, ascii;
+	uint8_t runtime_size, interpreters, next_interpreter, threads, prev, next, interpreter,
+		frame, native_id, previous, code, owner, file, name, line, state, length, ascii;
 } published[] = {
 	[13 - 13] = {3, 5, 8, 9, 20, 21, 22, 23, 25, 29, 30, 33, 35, 37, 39, 68, 69, 70},
 	[14 - 13] = {3, 5, 8, 9, 23, 24, 25, 26, 28, 32, 33, 36, 40, 42, 44, 78, 79, 80},
@@ -59,7 +93,8 @@ static void look_at(const GElf_Sym *sym, const char *name, struct found *found)
 			found->addr[i] = sym->st_value;
 }
 
-static void search_table(Elf *elf, Elf_Scn *scn, const GElf_Shdr *sh, const struct budget *budget, struct found *found)
+static void search_table(Elf *elf, Elf_Scn *scn, const GElf_Shdr *sh, const struct budget *budget,
+			 struct found *found)
 {
 	Elf_Data *data;
 	size_t n;
@@ -87,7 +122,10 @@ static void search(Elf *elf, const struct budget *budget, struct found *found)
 	for (size_t i = 0; i < SECTIONS_MAX && (scn = elf_nextscn(elf, scn)) != NULL; i++) {
 		GElf_Shdr sh;
 
-		/* The interpreter exports them all: a program that embeds it uses those of its library. */
+		/*
+		 * The interpreter exports them all: a program that embeds it uses those of its
+		 * library.
+		 */
 		if (gelf_getshdr(scn, &sh) && sh.sh_type == SHT_DYNSYM)
 			search_table(elf, scn, &sh, budget, found);
 	}
@@ -103,10 +141,14 @@ static int read_at(Elf *elf, int fd, uint64_t addr, void *buf, size_t size)
 	for (size_t i = 0; i < n && i < SEGMENTS_MAX; i++) {
 		GElf_Phdr ph;
 
-		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD || addr < ph.p_vaddr || addr - ph.p_vaddr > ph.p_filesz ||
-		    size > ph.p_filesz - (addr - ph.p_vaddr) || ph.p_offset > INT64_MAX - ph.p_filesz)
+		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD || addr < ph.p_vaddr ||
+		    addr - ph.p_vaddr > ph.p_filesz || size > ph.p_filesz - (addr - ph.p_vaddr) ||
+		    ph.p_offset > INT64_MAX - ph.p_filesz)
 			continue;
-		return io_pread_full(fd, buf, size, (off_t)(ph.p_offset + (addr - ph.p_vaddr))) == (ssize_t)size ? 0 : -EBADMSG;
+		return io_pread_full(fd, buf, size, (off_t)(ph.p_offset + (addr - ph.p_vaddr))) ==
+				       (ssize_t)size
+			       ? 0
+			       : -EBADMSG;
 	}
 	return -ENODATA;
 }
@@ -117,8 +159,8 @@ static const char *take_published(Elf *elf, int fd, struct python_object *o)
 	struct python_layout *l = &o->layout;
 	uint64_t w[PUBLISHED_WORDS];
 
-	if (read_at(elf, fd, o->runtime, w, sizeof(w)) < 0 || memcmp(&w[COOKIE], "xdebugpy", 8) != 0 ||
-	    (w[HEXVERSION] >> 16) != (3u << 8 | o->minor))
+	if (read_at(elf, fd, o->runtime, w, sizeof(w)) < 0 ||
+	    memcmp(&w[COOKIE], "xdebugpy", 8) != 0 || (w[HEXVERSION] >> 16) != (3u << 8 | o->minor))
 		return "it does not say where it keeps its frames";
 	if (w[FREE_THREADED])
 		return "it is a free-threaded build";
@@ -137,7 +179,10 @@ static const char *take_published(Elf *elf, int fd, struct python_object *o)
 	TAKE(previous, p->previous);
 	TAKE(code, p->code);
 	TAKE(owner, p->owner);
-	/* 3.13 has it where 3.12 does. From 3.14 on a frame has its caller from the begin, and its stack's top may be there while it runs. */
+	/*
+	 * 3.13 has it where 3.12 does. From 3.14 on a frame has its caller from the begin, and its
+	 * stack's top may be there while it runs.
+	 */
 	l->top = o->minor == 13 ? known[12 - OLDEST].top : PYTHON_NONE;
 	TAKE(file, p->file);
 	TAKE(name, p->name);
@@ -160,7 +205,8 @@ static const char *take_layout(Elf *elf, int fd, const struct found *found, stru
 
 	if (!found->addr[THE_VERSION])
 		return "it is older than 3.11";
-	if (read_at(elf, fd, found->addr[THE_VERSION], &version, sizeof(version)) < 0 || version >> 24 != 3)
+	if (read_at(elf, fd, found->addr[THE_VERSION], &version, sizeof(version)) < 0 ||
+	    version >> 24 != 3)
 		return "it does not say its version";
 	o->minor = version >> 16 & 0xff;
 	o->runtime = found->addr[THE_RUNTIME];

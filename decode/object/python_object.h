@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether an ELF file has CPython's interpreter, of which version, and where that keeps what it runs: from 3.13 on it says so itself,
- * in the begin of its runtime state; for 3.11 and 3.12 it is known. The file is hostile. Knows no processes.
+ * Whether an ELF file has CPython's interpreter, of which version, and where that keeps what it
+ * runs: from 3.13 on it says so itself, in the begin of its runtime state; for 3.11 and 3.12 it is
+ * known. The file is hostile. Knows no processes.
  */
 #pragma once
 

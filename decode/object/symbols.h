@@ -55,8 +55,8 @@ int symbols_add(struct symbols *s, const struct symbol *sym);
 void symbols_add_plt(struct symbols *s, Elf *elf);
 
 /*
- * Sorts, keeps the best name of each address and no label within a function that says how long it is, closes sizes.
- * Must be called before find.
+ * Sorts, keeps the best name of each address and no label within a function that says how long it
+ * is, closes sizes. Must be called before find.
  */
 void symbols_finish(struct symbols *s);
 

@@ -162,8 +162,10 @@ static int add_cie(struct build *b, Dwarf_Off off, const Dwarf_CIE *cie)
 		.program = {.code_factor = cie->code_alignment_factor,
 			.data_factor = cie->data_alignment_factor,
 			.ra_register = cie->return_address_register}};
-	c->ok = c->program.code_factor >= 1 && c->program.code_factor <= 16 && augmentation(c, cie) &&
-		cfa_program_begin(&c->program, cie->initial_instructions, cie->initial_instructions_end) == 0;
+	c->ok = c->program.code_factor >= 1 && c->program.code_factor <= 16 &&
+		augmentation(c, cie) &&
+		cfa_program_begin(&c->program, cie->initial_instructions,
+				  cie->initial_instructions_end) == 0;
 	return 0;
 }
 
@@ -214,15 +216,19 @@ static int add_function(struct build *b, const Dwarf_FDE *fde, const uint8_t *se
 		return -E2BIG;
 	if (!grow(b, &b->functions, b->n_functions, &b->functions_room, sizeof(*b->functions)))
 		return -ENOMEM;
-	b->functions[b->n_functions++] = (struct function){
-		.start = start, .end = start + size, .insns = data.p, .insns_end = data.p + data.left, .cie = (uint32_t)(c - b->cies)};
+	b->functions[b->n_functions++] = (struct function){.start = start,
+							   .end = start + size,
+							   .insns = data.p,
+							   .insns_end = data.p + data.left,
+							   .cie = (uint32_t)(c - b->cies)};
 	return 0;
 refused:
 	b->t->refused++;
 	return 0;
 }
 
-static int add_section(struct build *b, const uint8_t *ident, Elf_Data *data, bool is_eh, uint64_t at)
+static int add_section(struct build *b, const uint8_t *ident, Elf_Data *data, bool is_eh,
+		       uint64_t at)
 {
 	Dwarf_Off off = 0, next;
 	Dwarf_CFI_Entry e;
@@ -252,7 +258,8 @@ static Elf_Data *section_data(struct build *b, Elf_Scn *scn, const GElf_Shdr *sh
 	GElf_Chdr ch;
 
 	if (sh->sh_flags & SHF_COMPRESSED) {
-		if (!gelf_getchdr(scn, &ch) || ch.ch_size > UNPACKED_MAX || !budget_take(b->budget, ch.ch_size))
+		if (!gelf_getchdr(scn, &ch) || ch.ch_size > UNPACKED_MAX ||
+		    !budget_take(b->budget, ch.ch_size))
 			return NULL;
 		b->charged += ch.ch_size;
 		return elf_compress(scn, 0, 0) < 0 ? NULL : elf_getdata(scn, NULL);
@@ -271,7 +278,8 @@ static int add_sections(struct build *b, Elf *elf, const GElf_Ehdr *eh)
 
 	if (elf_getshdrstrndx(elf, &shstr) < 0)
 		return -ENODATA;
-	for (unsigned i = 0; r == 0 && i < SYMBOLS_MAX_SECTIONS && (scn = elf_nextscn(elf, scn)); i++) {
+	for (unsigned i = 0; r == 0 && i < SYMBOLS_MAX_SECTIONS && (scn = elf_nextscn(elf, scn));
+	     i++) {
 		const char *name;
 		Elf_Data *data;
 		GElf_Shdr sh;
@@ -305,9 +313,11 @@ static int add_go(struct build *b, Elf *elf)
 			continue;
 		if (b->n_functions == FUNCTIONS_MAX)
 			return -E2BIG;
-		if (!grow(b, &b->functions, b->n_functions, &b->functions_room, sizeof(*b->functions)))
+		if (!grow(b, &b->functions, b->n_functions, &b->functions_room,
+			  sizeof(*b->functions)))
 			return -ENOMEM;
-		b->functions[b->n_functions++] = (struct function){.start = f.start, .end = f.end, .go = i + 1};
+		b->functions[b->n_functions++] =
+			(struct function){.start = f.start, .end = f.end, .go = i + 1};
 	}
 	return 0;
 }
@@ -315,9 +325,10 @@ static int add_go(struct build *b, Elf *elf)
 /* ---- functions with which a stack begins */
 
 /*
- * A greenlet (https://github.com/python-greenlet/greenlet, src/greenlet/TUserGreenlet.cpp) begins in this function, at the place of the
- * thread's stack where that is then. Below its frame others run meanwhile, so what the table says of its caller is true for a moment only. All
- * builds export it.
+ * A greenlet (https://github.com/python-greenlet/greenlet, src/greenlet/TUserGreenlet.cpp) begins
+ * in this function, at the place of the thread's stack where that is then. Below its frame others
+ * run meanwhile, so what the table says of its caller is true for a moment only. All builds export
+ * it.
  */
 static bool begins_stack(const struct symbol *sym)
 {
@@ -354,7 +365,8 @@ static bool push_row(void *arg, uint64_t pc, const struct unwind_rule *rule)
 	}
 	if (b->n_rows && memcmp(&b->rows[b->n_rows - 1].rule, rule, sizeof(*rule)) == 0)
 		return true;
-	if (b->n_rows >= UNWIND_ROWS_MAX || !grow(b, &b->rows, b->n_rows, &b->rows_room, sizeof(*b->rows)))
+	if (b->n_rows >= UNWIND_ROWS_MAX ||
+	    !grow(b, &b->rows, b->n_rows, &b->rows_room, sizeof(*b->rows)))
 		return false;
 	b->rows[b->n_rows++] = (struct row){.pc = pc, .rule = *rule};
 	return true;
@@ -376,12 +388,15 @@ static int go_rows(struct build *b, const struct function *f)
 {
 	struct gopclntab_function g;
 
-	return gopclntab_function(&b->go.table, f->go - 1, &g) ? go_frames_run(&b->go, &g, push_row, b) : -EBADMSG;
+	return gopclntab_function(&b->go.table, f->go - 1, &g)
+		       ? go_frames_run(&b->go, &g, push_row, b)
+		       : -EBADMSG;
 }
 
 static int add_rows(struct build *b)
 {
-	static const struct unwind_rule untold = {.kind_reg = UNWIND_FRAME_POINTER}, unknown = {.kind_reg = UNWIND_UNKNOWN};
+	static const struct unwind_rule untold = {.kind_reg = UNWIND_FRAME_POINTER},
+					unknown = {.kind_reg = UNWIND_UNKNOWN};
 	uint64_t last_end = 0;
 
 	if (b->n_functions)
@@ -393,13 +408,18 @@ static int add_rows(struct build *b)
 
 		if (f->start < last_end)
 			continue; /* both sections tell it, or the file lies */
-		if (b->n_rows && f->start - last_end > PADDING_MAX && !push_row(b, last_end, &untold))
+		if (b->n_rows && f->start - last_end > PADDING_MAX &&
+		    !push_row(b, last_end, &untold))
 			return -ENOMEM;
 		mark = b->n_rows;
 		if (f->begins)
-			r = push_row(b, f->start, &(struct unwind_rule){.kind_reg = UNWIND_END}) ? 0 : -ENOMEM;
+			r = push_row(b, f->start, &(struct unwind_rule){.kind_reg = UNWIND_END})
+				    ? 0
+				    : -ENOMEM;
 		else
-			r = f->go ? go_rows(b, f) : cfa_program_run(&b->cies[f->cie].program, f->insns, f->insns_end, f->start, f->end, push_row, b);
+			r = f->go ? go_rows(b, f)
+				  : cfa_program_run(&b->cies[f->cie].program, f->insns,
+						    f->insns_end, f->start, f->end, push_row, b);
 		if (r == -EBADMSG) {
 			b->t->refused++;
 			b->n_rows = mark;
@@ -423,7 +443,8 @@ struct numbers {
 };
 
 /* A rule for which there is no number left is unknown, which is rule 0. */
-static uint32_t rule_number(struct unwind_table *t, struct numbers *n, const struct unwind_rule *rule)
+static uint32_t rule_number(struct unwind_table *t, struct numbers *n,
+			    const struct unwind_rule *rule)
 {
 	uint64_t key;
 	uint32_t i;
@@ -472,7 +493,8 @@ static int make_table(struct build *b)
 		return -ENODATA;
 	lo = b->rows[0].pc >> UNWIND_PAGE_BITS;
 	n = (b->rows[b->n_rows - 1].pc >> UNWIND_PAGE_BITS) - lo + 1;
-	if (n > UNWIND_PAGES_MAX || lo > UINT32_MAX - UNWIND_PAGES_MAX || b->n_rows + n > UNWIND_ROWS_MAX)
+	if (n > UNWIND_PAGES_MAX || lo > UINT32_MAX - UNWIND_PAGES_MAX ||
+	    b->n_rows + n > UNWIND_ROWS_MAX)
 		return -E2BIG;
 	t->lo_page = (uint32_t)lo;
 	t->n_pages = (uint32_t)n;
@@ -500,11 +522,14 @@ static int add_loads(struct unwind_table *t, Elf *elf)
 	for (size_t i = 0; i < n && i < 256; i++) {
 		GElf_Phdr ph;
 
-		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD || !(ph.p_flags & PF_X) || !ph.p_filesz)
+		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD ||
+		    !(ph.p_flags & PF_X) || !ph.p_filesz)
 			continue;
 		if (t->n_loads == UNWIND_LOADS_MAX)
 			return -E2BIG;
-		t->loads[t->n_loads++] = (struct unwind_load){.off = ph.p_offset, .vaddr = ph.p_vaddr, .size = ph.p_filesz};
+		t->loads[t->n_loads++] = (struct unwind_load){.off = ph.p_offset,
+							      .vaddr = ph.p_vaddr,
+							      .size = ph.p_filesz};
 	}
 	return t->n_loads ? 0 : -ENODATA;
 }
@@ -546,14 +571,19 @@ void unwind_table_fini(struct unwind_table *t)
 
 uint64_t unwind_table_bytes(const struct unwind_table *t)
 {
-	return sizeof(struct unwind_file) + t->n_loads * sizeof(t->loads[0]) + t->n_pages * sizeof(*t->pages) +
-	       t->n_rows * sizeof(*t->rows) + t->n_rules * sizeof(*t->rules);
+	return sizeof(struct unwind_file) + t->n_loads * sizeof(t->loads[0]) +
+	       t->n_pages * sizeof(*t->pages) + t->n_rows * sizeof(*t->rows) +
+	       t->n_rules * sizeof(*t->rules);
 }
 
 int unwind_table_write(const struct unwind_table *t, int fd)
 {
-	const struct unwind_file head = {.magic = UNWIND_FILE_MAGIC, .n_loads = t->n_loads, .n_pages = t->n_pages,
-		.n_rows = t->n_rows, .n_rules = t->n_rules, .lo_page = t->lo_page};
+	const struct unwind_file head = {.magic = UNWIND_FILE_MAGIC,
+					 .n_loads = t->n_loads,
+					 .n_pages = t->n_pages,
+					 .n_rows = t->n_rows,
+					 .n_rules = t->n_rules,
+					 .lo_page = t->lo_page};
 	int r = io_write_all(fd, &head, sizeof(head));
 
 	if (r == 0)

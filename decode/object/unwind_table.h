@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unwind information of one ELF file (.eh_frame, .debug_frame, and what Go's own table of functions says of their stack) as the table of
- * common/bundle/unwind_table.h. The file is hostile: each length is checked, what cannot be told in a rule is "unknown", and
- * memory is asked of the budget. Knows no processes.
+ * The unwind information of one ELF file (.eh_frame, .debug_frame, and what Go's own table of
+ * functions says of their stack) as the table of common/bundle/unwind_table.h. The file is hostile:
+ * each length is checked, what cannot be told in a rule is "unknown", and memory is asked of the
+ * budget. Knows no processes.
  */
 #pragma once
 
@@ -25,8 +26,8 @@ struct unwind_table {
 };
 
 /*
- * The descriptor stays the caller's. 0; -EBADMSG: no such file; -ENODATA: nothing in it tells; -E2BIG: more than a table
- * may have; -ENOMEM.
+ * The descriptor stays the caller's. 0; -EBADMSG: no such file; -ENODATA: nothing in it tells;
+ * -E2BIG: more than a table may have; -ENOMEM.
  */
 int unwind_table_build(int fd, struct budget *budget, struct unwind_table *ret) _must_check_;
 void unwind_table_fini(struct unwind_table *t);

@@ -135,8 +135,10 @@ static int read_file_header(struct perfdata *pd, const uint8_t *header)
 	if (data_off > file)
 		return PERFDATA_E_HEADER;
 	pd->data_off = data_off;
-	/* A recorder that was killed leaves the size at 0: then everything after it is data. One that
-	 * writes its attributes after the data, as tracerd does, was not: there is no data. */
+	/*
+	 * A recorder that was killed leaves the size at 0: then everything after it is data. One
+	 * that writes its attributes after the data, as tracerd does, was not: there is no data.
+	 */
 	if ((data_size == 0 && attrs_off <= data_off) || !range_in(data_off, data_size, file)) {
 		if (data_size)
 			pd->losses.torn++;

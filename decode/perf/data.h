@@ -72,7 +72,8 @@ struct perfattr {
 	bool context_switch;
 	bool exclude_kernel;
 	bool exclude_callchain_user;
-	bool write_backward; /* into rings that keep the newest: what is in the file may begin anywhere */
+	/* into rings that keep the newest: what is in the file may begin anywhere */
+	bool write_backward;
 	char name[64]; /* from EVENT_DESC or EVENT_UPDATE; may be empty; bytes, not text */
 	/* derived: where id and time are in a sample's body, and in another record's trailer from
 	 * its end */
@@ -157,7 +158,9 @@ struct perfdata {
 
 	uint64_t n_records[PERFDATA_USER_END];
 
-	/* The reader's own; others call perfdata_count(), perfdata_last_time() and perfdata_lost(). */
+	/*
+	 * The reader's own; others call perfdata_count(), perfdata_last_time() and perfdata_lost().
+	 */
 	struct perfdata_index *index;
 	uint64_t n_index, cap_index, next;
 	struct perfdata_losses losses;

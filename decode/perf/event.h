@@ -113,8 +113,8 @@ int perfevent_parse(
 int perfdata_next(struct perfdata *pd, struct perfevent *ret);
 
 /*
- * Goes over all records beforehand, until `record` answers something else than 0, which it returns. The next one is the first
- * again, and losses are counted when that is read for good.
+ * Goes over all records beforehand, until `record` answers something else than 0, which it returns.
+ * The next one is the first again, and losses are counted when that is read for good.
  */
 typedef int (*perfdata_record_fn)(void *arg, const struct perfevent *ev);
 int perfdata_walk(struct perfdata *pd, perfdata_record_fn record, void *arg);

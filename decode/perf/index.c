@@ -145,7 +145,8 @@ static void add_aux(struct perfdata *pd, uint64_t off, const uint8_t *rec)
 	if (pd->n_aux == pd->cap_aux) {
 		const uint32_t cap = pd->cap_aux ? pd->cap_aux * 2 : 16;
 
-		if (cap > PERFDATA_MAX_AUX || !budget_take(pd->budget, (cap - pd->cap_aux) * sizeof(*v))) {
+		if (cap > PERFDATA_MAX_AUX ||
+		    !budget_take(pd->budget, (cap - pd->cap_aux) * sizeof(*v))) {
 			pd->losses.no_memory++;
 			return;
 		}

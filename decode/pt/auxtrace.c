@@ -104,8 +104,9 @@ static void read_config(struct auxtrace *p)
 	struct auxtrace_config *c = &p->config;
 	unsigned int family, model, stepping;
 
-	if (info(pd, INFO_CAP_USER_TIME_ZERO) && info(pd, INFO_TIME_MULT) && info(pd, INFO_TIME_SHIFT) < 64 &&
-	    info(pd, INFO_TIME_MULT) <= UINT32_MAX && (config & info(pd, INFO_TSC_BIT))) {
+	if (info(pd, INFO_CAP_USER_TIME_ZERO) && info(pd, INFO_TIME_MULT) &&
+	    info(pd, INFO_TIME_SHIFT) < 64 && info(pd, INFO_TIME_MULT) <= UINT32_MAX &&
+	    (config & info(pd, INFO_TSC_BIT))) {
 		c->shift = (uint16_t)info(pd, INFO_TIME_SHIFT);
 		c->mult = (uint32_t)info(pd, INFO_TIME_MULT);
 		c->zero = info(pd, INFO_TIME_ZERO);
@@ -118,10 +119,12 @@ static void read_config(struct auxtrace *p)
 		c->time.tsc_ctc_d = (uint32_t)info(pd, INFO_TSC_CTC_D);
 	}
 	if (mtc_bits)
-		c->time.mtc_shift = (uint32_t)((config & mtc_bits) >> __builtin_ctzll(mtc_bits)) & 0xf;
+		c->time.mtc_shift = (uint32_t)((config & mtc_bits) >> __builtin_ctzll(mtc_bits)) &
+				    0xf;
 	if (info(pd, INFO_MAX_NONTURBO_RATIO) <= 0xffff)
 		c->time.nominal_ratio = (uint32_t)info(pd, INFO_MAX_NONTURBO_RATIO);
-	if (pd->cpuid && sscanf(pd->cpuid, "GenuineIntel,%u,%u,%u", &family, &model, &stepping) == 3) {
+	if (pd->cpuid &&
+	    sscanf(pd->cpuid, "GenuineIntel,%u,%u,%u", &family, &model, &stepping) == 3) {
 		c->family = (uint16_t)family;
 		c->model = (uint16_t)model;
 		c->stepping = (uint16_t)stepping;
@@ -168,9 +171,10 @@ static struct piece *new_piece(struct auxtrace *p, struct buffer *b)
 }
 
 /*
- * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots before it had at their
- * end already, before `pad` zeros: the longest that is the end of one and the begin of the other, if it has a
- * PSB. Linear: two hashes grow from both sides, and what they find is compared.
+ * How many of the last `n` bytes of the buffer, a snapshot that was just added, the snapshots
+ * before it had at their end already, before `pad` zeros: the longest that is the end of one and
+ * the begin of the other, if it has a PSB. Linear: two hashes grow from both sides, and what they
+ * find is compared.
  */
 static uint64_t twice_before(struct auxtrace *p, uint32_t buffer, uint64_t n, uint64_t pad)
 {
@@ -207,15 +211,20 @@ static uint64_t twice_before(struct auxtrace *p, uint32_t buffer, uint64_t n, ui
 		const size_t len = found - done < SCAN_BYTES ? (size_t)(found - done) : SCAN_BYTES;
 
 		if (auxtrace_read(p, buffer, before - found + done, old, len) < len ||
-		    auxtrace_read(p, buffer, begin + done, new, len) < len || memcmp(old, new, len) != 0)
+		    auxtrace_read(p, buffer, begin + done, new, len) < len ||
+		    memcmp(old, new, len) != 0)
 			return 0;
 		done += len;
 	}
 	return found;
 }
 
-/* The same, where up to 7 zeros at the end of the snapshot before are what perf fills its records up with: *ret_pad. */
-static uint64_t twice_in_snapshot(struct auxtrace *p, uint32_t buffer, uint64_t n, uint64_t *ret_pad)
+/*
+ * The same, where up to 7 zeros at the end of the snapshot before are what perf fills its records
+ * up with: *ret_pad.
+ */
+static uint64_t twice_in_snapshot(struct auxtrace *p, uint32_t buffer, uint64_t n,
+				  uint64_t *ret_pad)
 {
 	const struct buffer *b = &p->buffers[buffer];
 	const uint64_t before = b->b.bytes - n, last = b->pieces[b->n_pieces - 2].bytes;
@@ -238,17 +247,19 @@ static uint64_t twice_in_snapshot(struct auxtrace *p, uint32_t buffer, uint64_t 
 }
 
 /*
- * The offsets of the bytes of a whole trace show which of them it has already, and whether some are missing. perf fills each record
- * up to 8 bytes: so few are zeros at the end of the piece before, and the trace goes on in their place.
+ * The offsets of the bytes of a whole trace show which of them it has already, and whether some are
+ * missing. perf fills each record up to 8 bytes: so few are zeros at the end of the piece before,
+ * and the trace goes on in their place.
  */
-static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_aux *a, bool *ret_joined, uint64_t *ret_pad)
+static uint64_t twice_by_offset(const struct piece *last, const struct perfdata_aux *a,
+				bool *ret_joined, uint64_t *ret_pad)
 {
 	uint64_t end, twice;
 
 	*ret_joined = false;
 	*ret_pad = 0;
-	if (!last || __builtin_add_overflow(last->aux_offset, last->bytes, &end) || a->aux_offset > end ||
-	    a->aux_offset < last->aux_offset)
+	if (!last || __builtin_add_overflow(last->aux_offset, last->bytes, &end) ||
+	    a->aux_offset > end || a->aux_offset < last->aux_offset)
 		return 0;
 	*ret_joined = true;
 	twice = end - a->aux_offset;
@@ -288,7 +299,10 @@ static int add_piece(struct auxtrace *p, const struct perfdata_aux *a)
 		p->overlap += size;
 		return 0;
 	}
-	*v = (struct piece){.at = b->b.bytes, .bytes = size, .off = a->off, .aux_offset = a->aux_offset};
+	*v = (struct piece){.at = b->b.bytes,
+			    .bytes = size,
+			    .off = a->off,
+			    .aux_offset = a->aux_offset};
 	b->n_pieces++;
 	b->b.bytes += size;
 	if (p->config.snapshot && b->n_pieces > 1) {
@@ -462,12 +476,14 @@ static void end_blocks(struct auxtrace *p, size_t first, uint64_t to)
 {
 	for (size_t i = first; i < p->n_blocks; i++) {
 		p->blocks[i].joined = i + 1 < p->n_blocks;
-		p->blocks[i].bytes = (p->blocks[i].joined ? p->blocks[i + 1].offset : to) - p->blocks[i].offset;
+		p->blocks[i].bytes =
+			(p->blocks[i].joined ? p->blocks[i + 1].offset : to) - p->blocks[i].offset;
 	}
 }
 
 /* What lies together: [from, to) of a buffer. */
-static void scan_run(struct auxtrace *p, uint32_t buffer, uint64_t from, uint64_t to, uint8_t *window)
+static void scan_run(struct auxtrace *p, uint32_t buffer, uint64_t from, uint64_t to,
+		     uint8_t *window)
 {
 	const size_t first = p->n_blocks;
 	uint64_t at = from;
@@ -479,13 +495,15 @@ static void scan_run(struct auxtrace *p, uint32_t buffer, uint64_t from, uint64_
 		const uint8_t *end = window + n, *psb = window;
 
 		while ((psb = ptpacket_find_psb(psb, end)) != NULL) {
-			struct auxtrace_block b = {.buffer = buffer, .offset = at + (uint64_t)(psb - window)};
+			struct auxtrace_block b = {.buffer = buffer,
+						   .offset = at + (uint64_t)(psb - window)};
 
 			/* Its header is read in the next window if this one cuts it. */
 			if ((size_t)(end - psb) < HEADER_BYTES && !last)
 				break;
 			psb += PTPACKET_PSB_BYTES;
-			if (p->n_blocks > first && b.offset - p->blocks[p->n_blocks - 1].offset < AUXTRACE_MIN_BLOCK)
+			if (p->n_blocks > first &&
+			    b.offset - p->blocks[p->n_blocks - 1].offset < AUXTRACE_MIN_BLOCK)
 				continue;
 			b.tsc = header_tsc(p, psb, end);
 			b.lost_before = p->n_blocks == first && from > 0;
@@ -528,7 +546,8 @@ int auxtrace_scan(struct auxtrace *p)
 	return 0;
 }
 
-void auxtrace_report(const struct auxtrace *p, struct json_object *stats, struct json_object *losses)
+void auxtrace_report(const struct auxtrace *p, struct json_object *stats,
+		     struct json_object *losses)
 {
 	uint64_t bytes = 0;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Intel PT bytes of a recording: which buffers there are (one a CPU or one a thread), how they
- * were recorded, and where the blocks begin that can be followed on their own (PSB). Reads perf.data's
- * AUXTRACE_INFO, AUXTRACE and AUX records; a raw blob with a description stands for a recording with one
- * buffer. It must not know code and threads.
+ * were recorded, and where the blocks begin that can be followed on their own (PSB). Reads
+ * perf.data's AUXTRACE_INFO, AUXTRACE and AUX records; a raw blob with a description stands for a
+ * recording with one buffer. It must not know code and threads.
  */
 #pragma once
 
@@ -46,7 +46,8 @@ struct auxtrace_block {
 	uint64_t offset, bytes; /* in the buffer */
 	uint64_t tsc;	 /* of the PSB+, whole as pttime makes it; 0: it has none */
 	bool lost_before; /* bytes before it are missing or were overwritten */
-	bool joined;	  /* the next block follows, with nothing missing between: auxtrace_read() reads on */
+	/* the next block follows, with nothing missing between: auxtrace_read() reads on */
+	bool joined;
 };
 
 enum { AUXTRACE_E_NONE = 1, /* the recording has no PT */ AUXTRACE_E_INVALID };
@@ -71,4 +72,5 @@ size_t auxtrace_read(struct auxtrace *p, uint32_t buffer, uint64_t offset, void 
 uint64_t auxtrace_ns(const struct auxtrace_config *c, uint64_t tsc);
 
 /* Adds what was skipped, truncated, overwritten. */
-void auxtrace_report(const struct auxtrace *p, struct json_object *stats, struct json_object *losses);
+void auxtrace_report(const struct auxtrace *p, struct json_object *stats,
+		     struct json_object *losses);

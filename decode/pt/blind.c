@@ -10,7 +10,8 @@
 #define SPANS 32u
 
 /* Whether it may have run there: also where nothing is known of the CPU. */
-static bool ran(const struct who_ran *who, const struct pt_blind *b, uint32_t tid, uint64_t from, uint64_t to)
+static bool ran(const struct who_ran *who, const struct pt_blind *b, uint32_t tid, uint64_t from,
+		uint64_t to)
 {
 	struct who_ran_span spans[SPANS];
 
@@ -30,7 +31,8 @@ static bool ran(const struct who_ran *who, const struct pt_blind *b, uint32_t ti
 	}
 }
 
-static bool has_its_own(const struct pt_blind *v, size_t n, const struct pt_blind *any, uint32_t tid)
+static bool has_its_own(const struct pt_blind *v, size_t n, const struct pt_blind *any,
+			uint32_t tid)
 {
 	for (size_t i = 0; i < n; i++)
 		if (v[i].tid == tid && v[i].cpu == any->cpu && v[i].from >= any->from)
@@ -74,15 +76,16 @@ static size_t before(const struct pt_blind *v, size_t n, uint64_t to)
 	return low;
 }
 
-const struct pt_blind *pt_blind_find(const struct pt_blind *v, size_t n, const struct who_ran *who, uint32_t tid, uint64_t from,
-				     uint64_t to)
+const struct pt_blind *pt_blind_find(const struct pt_blind *v, size_t n, const struct who_ran *who,
+				     uint32_t tid, uint64_t from, uint64_t to)
 {
 	const struct pt_blind *first = NULL;
 
 	for (size_t i = before(v, n, to); i > 0 && v[i - 1].latest > from; i--) {
 		const struct pt_blind *b = &v[i - 1];
 
-		if (b->to <= from || (b->tid && b->tid != tid) || (b->unknown && has_its_own(v, n, b, tid)))
+		if (b->to <= from || (b->tid && b->tid != tid) ||
+		    (b->unknown && has_its_own(v, n, b, tid)))
 			continue;
 		if (ran(who, b, tid, b->from > from ? b->from : from, b->to < to ? b->to : to))
 			first = b;

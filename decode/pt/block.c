@@ -11,13 +11,15 @@
 #define FIRST_SLOTS 4096u
 #define FIRST_BLOCKS 2048u
 
-int codeblocks_new(code_read_fn read, codeblock_made_fn made, void *arg, size_t max_bytes, struct codeblocks **ret)
+int codeblocks_new(code_read_fn read, codeblock_made_fn made, void *arg, size_t max_bytes,
+		   struct codeblocks **ret)
 {
 	_cleanup_(codeblocks_freep) struct codeblocks *cb = calloc(1, sizeof(*cb));
 
 	if (!cb)
 		return -ENOMEM;
-	*cb = (struct codeblocks){.read = read, .made = made, .arg = arg, .max_bytes = max_bytes, .is64 = true};
+	*cb = (struct codeblocks){
+		.read = read, .made = made, .arg = arg, .max_bytes = max_bytes, .is64 = true};
 	cb->slots = calloc(FIRST_SLOTS, sizeof(*cb->slots));
 	cb->blocks = malloc(FIRST_BLOCKS * sizeof(*cb->blocks));
 	if (!cb->slots || !cb->blocks)
@@ -121,9 +123,13 @@ static bool scan(const struct codeblocks *cb, uint64_t ip, struct codeblock *ret
 		b.last_bytes = insn.length;
 		b.insns++;
 		b.kind = insn.kind;
-		if (insn.kind != INSN_FAR_RET || ip < KERNEL_HALF) /* of the kernel's it is known without */
-			b.tags |= stack_pointer_may_load(code, insn.length, cb->is64) ? CODEBLOCK_LOADS_SP : 0;
-		if (insn_is_branch(&insn) || insn.kind == INSN_PTWRITE || insn.kind == INSN_MOV_CR3) {
+		/* of the kernel's it is known without */
+		if (insn.kind != INSN_FAR_RET || ip < KERNEL_HALF)
+			b.tags |= stack_pointer_may_load(code, insn.length, cb->is64)
+					  ? CODEBLOCK_LOADS_SP
+					  : 0;
+		if (insn_is_branch(&insn) || insn.kind == INSN_PTWRITE ||
+		    insn.kind == INSN_MOV_CR3) {
 			b.offset = insn.offset;
 			break;
 		}
@@ -153,7 +159,10 @@ uint32_t codeblocks_get(struct codeblocks *cb, uint64_t ip)
 	if (!known && !scan(cb, ip, &b))
 		return CODEBLOCK_NONE;
 	if (!grow(cb)) {
-		/* Full: what is needed again is found again. Numbers that the caller holds are void then. */
+		/*
+		 * Full: what is needed again is found again. Numbers that the caller holds are void
+		 * then.
+		 */
 		codeblocks_flush(cb);
 		if (!grow(cb))
 			return CODEBLOCK_NONE;

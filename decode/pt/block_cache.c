@@ -59,8 +59,8 @@ bool block_place_at(const struct address_space *s, uint64_t ip, bool is64, struc
 
 static bool is_same(const struct block_place *a, const struct block_place *b)
 {
-	return a->offset == b->offset && a->image == b->image && a->is64 == b->is64 && a->map_offset == b->map_offset &&
-	       a->map_bytes == b->map_bytes;
+	return a->offset == b->offset && a->image == b->image && a->is64 == b->is64 &&
+	       a->map_offset == b->map_offset && a->map_bytes == b->map_bytes;
 }
 
 /* Its entry, or the free one where it belongs. */
@@ -68,12 +68,14 @@ static struct entry *entry_of(const struct block_cache *c, const struct block_pl
 {
 	size_t i = ((p->offset ^ (uint64_t)p->image << 40) * 0x9e3779b97f4a7c15ull) >> 32;
 
-	while (c->entries[i & (c->n_slots - 1)].place.map_bytes && !is_same(&c->entries[i & (c->n_slots - 1)].place, p))
+	while (c->entries[i & (c->n_slots - 1)].place.map_bytes &&
+	       !is_same(&c->entries[i & (c->n_slots - 1)].place, p))
 		i++;
 	return &c->entries[i & (c->n_slots - 1)];
 }
 
-bool block_cache_find(const struct block_cache *c, const struct block_place *p, uint64_t ip, struct codeblock *ret)
+bool block_cache_find(const struct block_cache *c, const struct block_place *p, uint64_t ip,
+		      struct codeblock *ret)
 {
 	const struct entry *e = c->n ? entry_of(c, p) : NULL;
 
@@ -114,7 +116,8 @@ void block_cache_add(struct block_cache *c, const struct block_place *p, const s
 	const uint64_t to = end + (uint64_t)(int64_t)b->offset;
 	struct entry *e;
 
-	if (end > p->map_bytes || ((b->kind == INSN_COND || b->kind == INSN_JUMP) && to >= p->map_bytes) || !make_room(c))
+	if (end > p->map_bytes ||
+	    ((b->kind == INSN_COND || b->kind == INSN_JUMP) && to >= p->map_bytes) || !make_room(c))
 		return;
 	e = entry_of(c, p);
 	c->n += e->place.map_bytes == 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of code by the file that they are of: one that was found in the address space of one process is not looked for again in those of
- * others, wherever the file is mapped there. Owns copies of blocks without their links; must not know where bytes come from.
+ * Blocks of code by the file that they are of: one that was found in the address space of one
+ * process is not looked for again in those of others, wherever the file is mapped there. Owns
+ * copies of blocks without their links; must not know where bytes come from.
  *
  * A block is what it is by its file and by how much of that is mapped: the place says both.
  */
@@ -33,7 +34,11 @@ DEFINE_CLEANUP(struct block_cache *, block_cache_free)
 bool block_place_at(const struct address_space *s, uint64_t ip, bool is64, struct block_place *ret);
 
 /* The block at the place, as it is at `ip`; false: not known. */
-bool block_cache_find(const struct block_cache *c, const struct block_place *p, uint64_t ip, struct codeblock *ret);
+bool block_cache_find(const struct block_cache *c, const struct block_place *p, uint64_t ip,
+		      struct codeblock *ret);
 
-/* Keeps one that was found there, if nothing of it is elsewhere, nor where it jumps to. Without memory it does not. */
+/*
+ * Keeps one that was found there, if nothing of it is elsewhere, nor where it jumps to. Without
+ * memory it does not.
+ */
 void block_cache_add(struct block_cache *c, const struct block_place *p, const struct codeblock *b);

@@ -23,7 +23,10 @@
 
 typedef _Atomic(uint8_t *) chunk;
 
-/* The bytes of one image, read in chunks when they are first asked for. Files may be large, and mostly holes: so there are tables. */
+/*
+ * The bytes of one image, read in chunks when they are first asked for. Files may be large, and
+ * mostly holes: so there are tables.
+ */
 struct codefile {
 	const struct image *image; /* borrowed */
 	uint64_t size;
@@ -61,11 +64,12 @@ static int open_file(struct ptcode *c, struct image *image, struct codefile *f)
 	for (uint32_t i = 0; i < image->n_loads; i++)
 		if (image->loads[i].exec && image->loads[i].off + image->loads[i].size > f->size)
 			f->size = image->loads[i].off + image->loads[i].size;
-	f->pages = image->ino == 0 && !image->flat && image->n_loads == 1 && image->loads[0].exec && image->loads[0].off == 0 &&
-		   image->loads[0].vaddr == 0;
+	f->pages = image->ino == 0 && !image->flat && image->n_loads == 1 && image->loads[0].exec &&
+		   image->loads[0].off == 0 && image->loads[0].vaddr == 0;
 	if (f->size > MAX_FILE)
 		f->size = MAX_FILE;
-	f->n_tables = (size_t)((f->size + (CHUNK_BYTES << TABLE_BITS) - 1) >> (CHUNK_BITS + TABLE_BITS));
+	f->n_tables =
+		(size_t)((f->size + (CHUNK_BYTES << TABLE_BITS) - 1) >> (CHUNK_BITS + TABLE_BITS));
 	if (!budget_take(c->budget, f->n_tables * sizeof(*f->tables))) {
 		f->n_tables = 0;
 		return 0;
@@ -89,7 +93,8 @@ static int open_files(struct ptcode *c)
 
 		if (r < 0)
 			return r;
-		want += c->files[i].size + CHUNK_BYTES + ((uint64_t)c->files[i].n_tables << TABLE_BITS) * sizeof(chunk);
+		want += c->files[i].size + CHUNK_BYTES +
+			((uint64_t)c->files[i].n_tables << TABLE_BITS) * sizeof(chunk);
 	}
 	c->chunks.max = want < most ? want : most;
 	if (!budget_take(c->budget, c->chunks.max))
@@ -159,7 +164,8 @@ static uint8_t *read_file(const struct image *image, uint64_t at)
 	if (bytes && image->fd >= 0) {
 		n = io_pread_full(image->fd, bytes, CHUNK_BYTES, (off_t)at);
 	} else if (bytes && image->mem && at < image->mem_size) {
-		n = image->mem_size - at < CHUNK_BYTES ? (ssize_t)(image->mem_size - at) : (ssize_t)CHUNK_BYTES;
+		n = image->mem_size - at < CHUNK_BYTES ? (ssize_t)(image->mem_size - at)
+						       : (ssize_t)CHUNK_BYTES;
 		memcpy(bytes, image->mem + at, (size_t)n);
 	}
 	if (n > 0)
@@ -191,13 +197,16 @@ static const uint8_t *load_chunk(struct ptcode *c, struct codefile *f, size_t i)
 static const uint8_t *chunk_at(struct ptcode *c, struct codefile *f, size_t i)
 {
 	chunk *table = atomic_load_explicit(&f->tables[i >> TABLE_BITS], memory_order_acquire);
-	const uint8_t *bytes = table ? atomic_load_explicit(&table[i & ((1u << TABLE_BITS) - 1)], memory_order_acquire) : NULL;
+	const uint8_t *bytes = table ? atomic_load_explicit(&table[i & ((1u << TABLE_BITS) - 1)],
+							    memory_order_acquire)
+				     : NULL;
 
 	return bytes ? bytes : load_chunk(c, f, i);
 }
 
 /* What lies together in one chunk, at most `left` bytes of the mapping. */
-static size_t read_chunk(struct ptcode *c, struct codefile *f, uint64_t off, uint64_t left, const uint8_t **ret)
+static size_t read_chunk(struct ptcode *c, struct codefile *f, uint64_t off, uint64_t left,
+			 const uint8_t **ret)
 {
 	const size_t i = (size_t)(off >> CHUNK_BITS);
 	const uint64_t in = off & (CHUNK_BYTES - 1);
@@ -223,7 +232,8 @@ static struct codefile *file_of(struct ptcode *c, const struct mapping *m)
 }
 
 /* What lies together at `ip`, all of it in one mapping. */
-static size_t read_at(struct ptcode *c, const struct address_space *s, uint64_t ip, const uint8_t **ret)
+static size_t read_at(struct ptcode *c, const struct address_space *s, uint64_t ip,
+		      const uint8_t **ret)
 {
 	const struct mapping *m = address_space_find(s, ip);
 
@@ -238,7 +248,8 @@ void ptcode_missing(struct ptcode *c, const struct address_space *s, uint64_t ip
 }
 
 /* A stepper saves a page with the first bytes of the next one, which it may not have saved yet. */
-static size_t read_on(struct ptcode *c, const struct address_space *s, uint64_t ip, size_t got, const uint8_t **ret)
+static size_t read_on(struct ptcode *c, const struct address_space *s, uint64_t ip, size_t got,
+		      const uint8_t **ret)
 {
 	const struct mapping *m = address_space_find(s, ip);
 
@@ -247,8 +258,8 @@ static size_t read_on(struct ptcode *c, const struct address_space *s, uint64_t 
 	return read_chunk(c, file_of(c, m), m->pgoff + (ip - m->start) + got, INSN_MAX, ret);
 }
 
-size_t ptcode_read(
-	struct ptcode *c, const struct address_space *s, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+size_t ptcode_read(struct ptcode *c, const struct address_space *s, uint64_t ip,
+		   const uint8_t **ret, uint8_t *buffer, size_t n)
 {
 	const uint8_t *bytes;
 	size_t got = read_at(c, s, ip, &bytes), more;
@@ -259,7 +270,10 @@ size_t ptcode_read(
 		*ret = bytes;
 		return got;
 	}
-	/* An instruction may lie in two chunks, or in two mappings: the second is read only where it is needed. */
+	/*
+	 * An instruction may lie in two chunks, or in two mappings: the second is read only where
+	 * it is needed.
+	 */
 	memcpy(buffer, bytes, got);
 	*ret = buffer;
 	more = read_at(c, s, ip + got, &bytes);
@@ -272,7 +286,8 @@ size_t ptcode_read(
 	return got + more;
 }
 
-bool ptcode_insn(struct ptcode *c, const struct address_space *s, uint64_t ip, bool is64, struct insn *ret)
+bool ptcode_insn(struct ptcode *c, const struct address_space *s, uint64_t ip, bool is64,
+		 struct insn *ret)
 {
 	uint8_t buffer[INSN_MAX];
 	const uint8_t *code;
@@ -281,7 +296,8 @@ bool ptcode_insn(struct ptcode *c, const struct address_space *s, uint64_t ip, b
 	return n > 0 && insn_decode(code, n, is64, ret);
 }
 
-const struct callfunc *ptcode_function(const struct ptcode *c, const struct address_space *s, uint64_t ip, bool *ret_first)
+const struct callfunc *ptcode_function(const struct ptcode *c, const struct address_space *s,
+				       uint64_t ip, bool *ret_first)
 {
 	const struct mapping *m = address_space_find(s, ip);
 	const struct callfunc *f;
@@ -295,13 +311,16 @@ const struct callfunc *ptcode_function(const struct ptcode *c, const struct addr
 	return f;
 }
 
-bool ptcode_lands(const struct ptcode *c, const struct address_space *s, uint64_t call, uint64_t pad)
+bool ptcode_lands(const struct ptcode *c, const struct address_space *s, uint64_t call,
+		  uint64_t pad)
 {
 	const struct mapping *a = address_space_find(s, call), *b = address_space_find(s, pad);
 	uint64_t from, to;
 
-	return a && b && a->image == b->image && image_vaddr(a->image, call - a->start + a->pgoff, &from) &&
-	       image_vaddr(b->image, pad - b->start + b->pgoff, &to) && callfuncs_lands(c->functions, a->image, from, to);
+	return a && b && a->image == b->image &&
+	       image_vaddr(a->image, call - a->start + a->pgoff, &from) &&
+	       image_vaddr(b->image, pad - b->start + b->pgoff, &to) &&
+	       callfuncs_lands(c->functions, a->image, from, to);
 }
 
 bool ptcode_begin(const struct ptcode *c, const struct address_space *s, uint64_t ip, uint64_t *ret)
@@ -309,8 +328,8 @@ bool ptcode_begin(const struct ptcode *c, const struct address_space *s, uint64_
 	const struct mapping *m = address_space_find(s, ip);
 	uint64_t vaddr, start;
 
-	if (!m || !image_vaddr(m->image, ip - m->start + m->pgoff, &vaddr) || !callfuncs_begin(c->functions, m->image, vaddr, &start) ||
-		vaddr - start > ip)
+	if (!m || !image_vaddr(m->image, ip - m->start + m->pgoff, &vaddr) ||
+	    !callfuncs_begin(c->functions, m->image, vaddr, &start) || vaddr - start > ip)
 		return false;
 	*ret = ip - (vaddr - start);
 	return true;
@@ -321,13 +340,14 @@ bool ptcode_is_entry(const struct address_space *s, uint64_t ip)
 	const struct mapping *m = address_space_find(s, ip);
 	uint64_t vaddr;
 
-	return m && m->image->state == IMAGE_READY && m->image->entry && image_vaddr(m->image, ip - m->start + m->pgoff, &vaddr) &&
-	       vaddr == m->image->entry;
+	return m && m->image->state == IMAGE_READY && m->image->entry &&
+	       image_vaddr(m->image, ip - m->start + m->pgoff, &vaddr) && vaddr == m->image->entry;
 }
 
 void ptcode_report(const struct ptcode *c, struct json_object *losses)
 {
-	const uint64_t unmapped = atomic_load(&c->unmapped), unreadable = atomic_load(&c->unreadable);
+	const uint64_t unmapped = atomic_load(&c->unmapped),
+		       unreadable = atomic_load(&c->unreadable);
 
 	if (unmapped)
 		json_add_uint(losses, "code_unmapped", unmapped);

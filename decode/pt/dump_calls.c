@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The calls of a thread, which are written when all of them are known: a caller that shows itself late is around what it has
- * called, and threads do not alternate. Until then lines are in a spool, with their depth in the piece of the stack that they belong to. A
- * piece begins where the thread is seen in the middle of something; its record says who turned out to have been around it.
+ * The calls of a thread, which are written when all of them are known: a caller that shows itself
+ * late is around what it has called, and threads do not alternate. Until then lines are in a spool,
+ * with their depth in the piece of the stack that they belong to. A piece begins where the thread
+ * is seen in the middle of something; its record says who turned out to have been around it.
  */
 #include "config.h"
 
@@ -26,7 +27,11 @@ struct line_head {
 	uint32_t record;
 	uint32_t before; /* bytes of the columns before the indented part, which is the rest */
 	int64_t depth; /* in the piece; less than 0: outside of where it was found */
-	const char *how; /* of BASE, the first call of a piece, and OUTER: what is said at its end, unless it is something else by now */
+	/*
+	 * of BASE, the first call of a piece, and OUTER: what is said at its end, unless it is
+	 * something else by now
+	 */
+	const char *how;
 	bool open; /* there is more in it */
 };
 
@@ -34,7 +39,10 @@ struct piece {
 	struct line_head head;
 	uint64_t outer; /* the outermost of those around it, 0: there is none */
 	uint64_t n_outer;
-	/* what is said of calls that were found in it, and what is to be said instead, of the first one and so many around it; NULL: the same */
+	/*
+	 * what is said of calls that were found in it, and what is to be said instead, of the first
+	 * one and so many around it; NULL: the same
+	 */
 	const char *was, *is;
 	uint64_t n_identified;
 };
@@ -64,11 +72,16 @@ struct dump_thread {
 	struct open_call last;
 	uint64_t piece_at; /* 0: before the first */
 	struct piece piece;
-	uint64_t batch, batch_last; /* of those around it that have come together: the first, which is the outermost, and the last */
+	/*
+	 * of those around it that have come together: the first, which is the outermost, and the
+	 * last
+	 */
+	uint64_t batch, batch_last;
 	struct dump_thread *next;
 };
 
-int dump_thread(struct dump *v, uint32_t pid, uint32_t tid, const char *name, struct dump_thread **ret)
+int dump_thread(struct dump *v, uint32_t pid, uint32_t tid, const char *name,
+		struct dump_thread **ret)
 {
 	struct dump_thread *t = hashmap_pointer(&v->threads, tid);
 
@@ -169,7 +182,10 @@ static void put_how(struct text *t, const char *how)
 	dump_put_char(t, ']');
 }
 
-/* Of the line on which a call begins: where the function is declared, what is special about it, where it is called. */
+/*
+ * Of the line on which a call begins: where the function is declared, what is special about it,
+ * where it is called.
+ */
 static void put_call(const struct dump *v, struct text *t, const struct open_call *c)
 {
 	struct frame_info info;
@@ -191,7 +207,8 @@ static void put_call(const struct dump *v, struct text *t, const struct open_cal
 }
 
 /* `base`: it is that of the first call of a piece, whose last word comes later. NULL: it is not. */
-static int line_end(struct dump_thread *t, size_t before, int64_t depth, const struct open_call *base, bool open)
+static int line_end(struct dump_thread *t, size_t before, int64_t depth,
+		    const struct open_call *base, bool open)
 {
 	struct dump *v = t->v;
 	const struct line_head head = {.record = base ? RECORD_BASE : RECORD_LINE,
@@ -252,7 +269,8 @@ static int go_on(struct dump_thread *t)
 	return t->piece_at ? 0 : dump_resync(t);
 }
 
-int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how, const char *site)
+int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const char *how,
+	      const char *site)
 {
 	int r = go_on(t);
 
@@ -260,14 +278,23 @@ int dump_call(struct dump_thread *t, struct dump_time at, uint32_t frame, const 
 		return r < 0 ? r : 0;
 	t->n_open++;
 	t->depth++;
-	/* what may be said better later is at the end of the line: not where the line of its call is */
-	t->last = (struct open_call){.frame = frame, .at = at, .how = how, .site = site, .is_base = t->base_next && !site};
+	/*
+	 * what may be said better later is at the end of the line: not where the line of its call
+	 * is
+	 */
+	t->last = (struct open_call){.frame = frame,
+				     .at = at,
+				     .how = how,
+				     .site = site,
+				     .is_base = t->base_next && !site};
 	t->base_next = false;
 	t->pending = true;
 	return 0;
 }
 
-/* Those that come together are one inside the other, and all of them around those that came before. */
+/*
+ * Those that come together are one inside the other, and all of them around those that came before.
+ */
 static int link_outer(struct dump_thread *t, uint64_t at, bool is_last)
 {
 	struct piece *p = &t->piece;
@@ -286,7 +313,8 @@ static int link_outer(struct dump_thread *t, uint64_t at, bool is_last)
 	return r < 0 ? r : patch(t, t->piece_at, p, sizeof(*p));
 }
 
-int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uint32_t more, const char *how)
+int dump_outside(struct dump_thread *t, struct dump_time at, uint32_t frame, uint32_t more,
+		 const char *how)
 {
 	const struct open_call c = {.frame = frame, .at = at, .is_base = true};
 	struct outer o = {.head = {.record = RECORD_OUTER, .how = how, .open = true}};
@@ -371,7 +399,8 @@ static const char *how_now(const struct piece *p, const char *how, bool identifi
 }
 
 /* `text`: what follows the head, the columns first. */
-static int emit_line(struct dump *v, const struct line_head *head, const char *how, uint64_t depth, const char *text, size_t n)
+static int emit_line(struct dump *v, const struct line_head *head, const char *how, uint64_t depth,
+		     const char *text, size_t n)
 {
 	struct text *t = &v->text;
 	int r = dump_text_reserve(t);
@@ -415,13 +444,15 @@ static int emit_outer(struct dump_thread *t, const struct piece *p)
 		memcpy(&o, l->bytes, sizeof(o));
 		if (o.head.record != RECORD_OUTER || o.head.before > n - sizeof(o))
 			return failed(v, -EIO);
-		r = emit_line(v, &o.head, how_now(p, o.head.how, o.number < p->n_identified), i, l->bytes + sizeof(o), n - sizeof(o));
+		r = emit_line(v, &o.head, how_now(p, o.head.how, o.number < p->n_identified), i,
+			      l->bytes + sizeof(o), n - sizeof(o));
 		at = o.inner;
 	}
 	return r;
 }
 
-static int emit_record(struct dump_thread *t, const uint8_t *record, uint32_t n, struct piece *piece)
+static int emit_record(struct dump_thread *t, const uint8_t *record, uint32_t n,
+		       struct piece *piece)
 {
 	const char *text = (const char *)record + sizeof(struct line_head);
 	struct line_head head;
@@ -443,7 +474,8 @@ static int emit_record(struct dump_thread *t, const uint8_t *record, uint32_t n,
 	}
 	if (head.before > n - sizeof(head) || head.depth + (int64_t)piece->n_outer < 0)
 		return failed(t->v, -EIO);
-	return emit_line(t->v, &head, how_now(piece, head.how, true), (uint64_t)head.depth + piece->n_outer, text, n - sizeof(head));
+	return emit_line(t->v, &head, how_now(piece, head.how, true),
+			 (uint64_t)head.depth + piece->n_outer, text, n - sizeof(head));
 }
 
 static int emit_lines(struct dump_thread *t, struct spool_reader *reader)
@@ -453,7 +485,8 @@ static int emit_lines(struct dump_thread *t, struct spool_reader *reader)
 	uint32_t n;
 	int r;
 
-	while ((r = failed(t->v, spool_next(t->v->spool, reader, &record, &n))) > 0 && !t->v->stats.cut) {
+	while ((r = failed(t->v, spool_next(t->v->spool, reader, &record, &n))) > 0 &&
+	       !t->v->stats.cut) {
 		r = emit_record(t, record, n, &piece);
 		if (r < 0)
 			return r;

@@ -10,7 +10,8 @@ static const struct {
 	uint8_t family, model, errata;
 } table[] = {
 	{6, 78, SKD007 | SKD022 | SKL014}, {6, 94, SKD007 | SKD022 | SKL014}, /* Skylake */
-	{6, 142, SKD007 | SKD022 | SKL014}, {6, 158, SKD007 | SKD022 | SKL014}, /* Kaby Lake, Coffee Lake */
+	/* Kaby Lake, Coffee Lake */
+	{6, 142, SKD007 | SKD022 | SKL014}, {6, 158, SKD007 | SKD022 | SKL014},
 	{6, 165, SKD007 | SKD022 | SKL014}, {6, 166, SKD007 | SKD022 | SKL014}, /* Comet Lake */
 	{6, 85, SKD022 | SKL014}, /* Skylake, Cascade Lake, Cooper Lake of servers */
 	{6, 102, SKD022 | SKL014}, /* Cannon Lake */
@@ -19,12 +20,14 @@ static const struct {
 	{6, 140, SKD022 | SKL014}, {6, 141, SKD022 | SKL014}, /* Tiger Lake */
 	{6, 167, SKD022 | SKL014}, {6, 168, SKD022 | SKL014}, /* Rocket Lake */
 	{6, 143, SKD022 | SKL014}, {6, 207, SKD022}, /* Sapphire Rapids, Emerald Rapids */
-	{6, 151, SKD022 | SKL014}, {6, 154, SKD022 | SKL014}, {6, 191, SKD022 | SKL014}, /* Alder Lake */
+	/* Alder Lake */
+	{6, 151, SKD022 | SKL014}, {6, 154, SKD022 | SKL014}, {6, 191, SKD022 | SKL014},
 	{6, 183, SKD022}, {6, 186, SKD022}, /* Raptor Lake */
 	{6, 170, SKD022}, {6, 172, SKD022}, /* Meteor Lake */
 	{6, 173, SKD022}, {6, 174, SKD022}, /* Granite Rapids */
 	{6, 181, SKD022}, {6, 197, SKD022}, {6, 198, SKD022}, /* Arrow Lake */
-	{6, 189, SKD022}, {6, 204, SKD022}, {6, 213, SKD022}, /* Lunar Lake, Panther Lake, Wildcat Lake */
+	/* Lunar Lake, Panther Lake, Wildcat Lake */
+	{6, 189, SKD022}, {6, 204, SKD022}, {6, 213, SKD022},
 	{18, 1, SKD022}, {18, 3, SKD022}, /* Nova Lake */
 	{19, 1, SKD022}, /* Diamond Rapids */
 };

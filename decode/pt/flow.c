@@ -63,7 +63,8 @@ void ptflow_reset(struct ptflow *f)
 	f->credit = PTFLOW_CREDIT_PSB;
 	f->last_ip = 0;
 	f->fup_for = PTFLOW_FUP_ASYNC;
-	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->since_ovf = f->aborted = f->speculative = f->in_doubt = false;
+	f->enabled = f->lost = f->has_fup = f->in_psb = f->after_ovf = f->since_ovf = f->aborted =
+		f->speculative = f->in_doubt = false;
 	f->mode64 = f->tsx = -1;
 	f->note.type = PT_PAD;
 	f->top = f->depth = 0;
@@ -101,10 +102,12 @@ const char *ptflow_error_name(enum ptflow_error error)
 
 static bool is_same_kind(const struct ptflow_unknown *a, const struct ptflow_unknown *b)
 {
-	return a->n && b->n && a->bytes[0] == b->bytes[0] && (a->bytes[0] != 2 || (a->n > 1 && b->n > 1 && a->bytes[1] == b->bytes[1]));
+	return a->n && b->n && a->bytes[0] == b->bytes[0] &&
+	       (a->bytes[0] != 2 || (a->n > 1 && b->n > 1 && a->bytes[1] == b->bytes[1]));
 }
 
-struct ptflow_unknown *ptflow_unknown_add(struct ptflow_unknown *kinds, size_t n, const struct ptflow_unknown *u)
+struct ptflow_unknown *ptflow_unknown_add(struct ptflow_unknown *kinds, size_t n,
+					  const struct ptflow_unknown *u)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (kinds[i].times == 0) {
@@ -130,11 +133,15 @@ static void note_unknown(struct ptflow *f)
 	(void)ptflow_unknown_add(f->stats.unknown, PTFLOW_UNKNOWN_KINDS, &u);
 }
 
-/* Bytes that are no packet: perhaps the one before was cut short, and took the begin of a PSB for its own. */
+/*
+ * Bytes that are no packet: perhaps the one before was cut short, and took the begin of a PSB for
+ * its own.
+ */
 static void lose_packets(struct ptflow *f)
 {
-	const size_t back = (size_t)(f->pos - f->begin) < PTPACKET_PSB_BYTES - 1 ? (size_t)(f->pos - f->begin) :
-										   PTPACKET_PSB_BYTES - 1;
+	const size_t back = (size_t)(f->pos - f->begin) < PTPACKET_PSB_BYTES - 1
+				    ? (size_t)(f->pos - f->begin)
+				    : PTPACKET_PSB_BYTES - 1;
 
 	note_unknown(f);
 	ptflow_lose(f, PTFLOW_E_PACKET);
@@ -228,8 +235,8 @@ static int feed(struct ptflow *f, const uint8_t *stop, bool more)
 	return more ? PTFLOW_MORE : 0;
 }
 
-int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop, bool more,
-		size_t *ret_used)
+int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop,
+		bool more, size_t *ret_used)
 {
 	const uint8_t *counted;
 	int r;

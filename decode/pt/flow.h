@@ -8,8 +8,8 @@
  * is applied where the walk reaches it. Where code is missing or contradicts the packets, the way
  * is lost: what follows is skipped to the next packet that has an address, and counted.
  *
- * Work and events are bounded by the bytes of the trace, whatever these and the code are: each byte pays for so
- * many blocks of code that need no decision.
+ * Work and events are bounded by the bytes of the trace, whatever these and the code are: each byte
+ * pays for so many blocks of code that need no decision.
  */
 #pragma once
 
@@ -32,14 +32,16 @@ enum ptflow_kind {
 	PTFLOW_CALL_INDIRECT,
 	PTFLOW_RET,
 	PTFLOW_FAR,	    /* syscall, int, iret ... within what is traced */
-	PTFLOW_ASYNC,	    /* an interrupt, fault, abort: from `from`, which was not executed, to `to` */
+	/* an interrupt, fault, abort: from `from`, which was not executed, to `to` */
+	PTFLOW_ASYNC,
 	PTFLOW_ENABLE,	    /* tracing goes on at `to` */
 	PTFLOW_DISABLE,	    /* after the branch at `from` */
 	PTFLOW_DISABLE_ASYNC, /* before `from` */
 	PTFLOW_OVERFLOW,    /* packets were lost; tracing may go on at `to` */
 	PTFLOW_DESYNC,	    /* the way was lost at `from`: `error` */
 	PTFLOW_RESYNC,	    /* and is known again at `to` */
-	PTFLOW_NOTE,	    /* nothing of the way: `note` says what, at `from` (0: not known), with the value `to` */
+	/* nothing of the way: `note` says what, at `from` (0: not known), with the value `to` */
+	PTFLOW_NOTE,
 };
 
 enum ptflow_error {
@@ -69,17 +71,30 @@ struct ptflow_event {
 	bool is_syscall;
 	bool speculative;  /* in a transaction */
 	bool is32;	   /* of 32-bit code */
-	bool loads_sp;	   /* the stack pointer was loaded since the last event of any kind (decode/pt/stack_pointer.h) */
+	/*
+	 * the stack pointer was loaded since the last event of any kind (decode/pt/stack_pointer.h)
+	 */
+	bool loads_sp;
 	bool interpolated; /* `time` lies between two stamps, see decode/pt/interpolation.h */
 	bool minor;	   /* all: it does not leave a function, and is reported for its line */
 	bool at_psb;	   /* of PTFLOW_ENABLE: it is on, as a PSB says; since when is not known */
-	uint8_t note;	   /* enum ptpacket_type: PTW, MODE_TSX, CFE (`detail`: its type, `to`: the vector), CBR, PWRE, PWRX, MWAIT, EXSTOP */
+	/*
+	 * enum ptpacket_type: PTW, MODE_TSX, CFE (`detail`: its type, `to`: the vector), CBR, PWRE,
+	 * PWRX, MWAIT, EXSTOP
+	 */
+	uint8_t note;
 	uint8_t detail;
 	uint32_t thread;   /* a number, as ptflow_options.enter said */
-	uint64_t start;	   /* PTFLOW_RUN and all others when everything is asked for: first of the line that ended here */
+	/*
+	 * PTFLOW_RUN and all others when everything is asked for: first of the line that ended here
+	 */
+	uint64_t start;
 };
 
-/* Packets that nobody here knows, of one kind: what they begin with, the first of them whole as far as it goes. */
+/*
+ * Packets that nobody here knows, of one kind: what they begin with, the first of them whole as far
+ * as it goes.
+ */
 #define PTFLOW_UNKNOWN_BYTES 16u
 #define PTFLOW_UNKNOWN_KINDS 4u
 struct ptflow_unknown {
@@ -89,23 +104,28 @@ struct ptflow_unknown {
 };
 
 /*
- * Counts them in a table of so many kinds: with those that begin in the same way; the second byte counts where the first only says that it is
- * extended. The entry that is new, or NULL: there is one, or no room for one.
+ * Counts them in a table of so many kinds: with those that begin in the same way; the second byte
+ * counts where the first only says that it is extended. The entry that is new, or NULL: there is
+ * one, or no room for one.
  */
-struct ptflow_unknown *ptflow_unknown_add(struct ptflow_unknown *kinds, size_t n, const struct ptflow_unknown *u);
+struct ptflow_unknown *ptflow_unknown_add(struct ptflow_unknown *kinds, size_t n,
+					  const struct ptflow_unknown *u);
 
 struct ptflow_stats {
 	uint64_t insns, blocks, packets, bytes;
 	uint64_t overflows, errors[_PTFLOW_E_MAX];
 	uint64_t skipped_bytes; /* before the first PSB, or after errors of packets */
-	struct ptflow_unknown unknown[PTFLOW_UNKNOWN_KINDS]; /* of the first kinds; .times 0: there are no more */
+	/* of the first kinds; .times 0: there are no more */
+	struct ptflow_unknown unknown[PTFLOW_UNKNOWN_KINDS];
 };
 
 /*
- * Tracing begins or goes on at `ip` (0: that is not known): whose code is it? Answers the blocks of the address space that runs from now on;
- * *thread, which is what was said last, is in the events from here on.
+ * Tracing begins or goes on at `ip` (0: that is not known): whose code is it? Answers the blocks of
+ * the address space that runs from now on; *thread, which is what was said last, is in the events
+ * from here on.
  */
-typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip, uint32_t *thread);
+typedef struct codeblocks *(*ptflow_enter)(void *arg, uint64_t stamp, uint64_t ip,
+					   uint32_t *thread);
 
 /* Negative: the flow ends with it; positive: it pauses after the packet (ptflow_feed()). */
 typedef int (*ptflow_sink)(void *arg, const struct ptflow_event *events, size_t n);
@@ -135,25 +155,31 @@ struct ptflow *ptflow_free(struct ptflow *f);
 DEFINE_CLEANUP(struct ptflow *, ptflow_free)
 
 /*
- * Follows [begin, end) from its first PSB on; whatever was before is forgotten. With `stop` (a PSB within) it ends
- * after that PSB's header, where the walk has come to the address that the header says: so a part of a
- * trace gives the same as the whole. 0 or the sink's negative answer (a positive one does not pause it).
+ * Follows [begin, end) from its first PSB on; whatever was before is forgotten. With `stop` (a PSB
+ * within) it ends after that PSB's header, where the walk has come to the address that the header
+ * says: so a part of a trace gives the same as the whole. 0 or the sink's negative answer (a
+ * positive one does not pause it).
  */
-int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop) _must_check_;
+int ptflow_run(struct ptflow *f, const uint8_t *begin, const uint8_t *end,
+	       const uint8_t *stop) _must_check_;
 
 /*
- * The same piece by piece: ptflow_reset(), then ptflow_feed() until it answers 0. Each piece begins where the one
- * before was left (*ret_used bytes of it after its begin). `more`: the trace goes on after `end`; a piece must then
- * have more than PTFLOW_LOOKAHEAD bytes. PTFLOW_MORE: it wants the next piece, or the sink paused it.
+ * The same piece by piece: ptflow_reset(), then ptflow_feed() until it answers 0. Each piece begins
+ * where the one before was left (*ret_used bytes of it after its begin). `more`: the trace goes on
+ * after `end`; a piece must then have more than PTFLOW_LOOKAHEAD bytes. PTFLOW_MORE: it wants the
+ * next piece, or the sink paused it.
  */
 enum { PTFLOW_MORE = 1 };
 #define PTFLOW_LOOKAHEAD 4096u
 void ptflow_reset(struct ptflow *f);
-int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop, bool more,
-		size_t *ret_used) _must_check_;
+int ptflow_feed(struct ptflow *f, const uint8_t *begin, const uint8_t *end, const uint8_t *stop,
+		bool more, size_t *ret_used) _must_check_;
 /* Between two pieces: other blocks of the same code, for another thread. */
 void ptflow_rebind(struct ptflow *f, struct codeblocks *code, void *arg);
-/* Between two pieces, or from the sink: what comes next is written to there, PTFLOW_BATCH of them at most. Borrowed. */
+/*
+ * Between two pieces, or from the sink: what comes next is written to there, PTFLOW_BATCH of them
+ * at most. Borrowed.
+ */
 void ptflow_use(struct ptflow *f, struct ptflow_event *batch);
 
 const struct ptflow_stats *ptflow_stats(const struct ptflow *f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the flow: flow.c owns it and takes the trace apart into packets, flow_packets.c says what each
- * means, flow_walk.c goes through the code and says what happened there.
+ * Inside of the flow: flow.c owns it and takes the trace apart into packets, flow_packets.c says
+ * what each means, flow_walk.c goes through the code and says what happened there.
  */
 #pragma once
 
@@ -10,8 +10,9 @@
 
 #define PTFLOW_RETURNS 64u /* as deep as the processor compresses */
 /*
- * Blocks without a decision: what there is at a PSB, what a byte of the trace adds, how many can gather. Code of
- * compilers needs a handful for each decision. Calls are events, too, and a return pays for each.
+ * Blocks without a decision: what there is at a PSB, what a byte of the trace adds, how many can
+ * gather. Code of compilers needs a handful for each decision. Calls are events, too, and a return
+ * pays for each.
  */
 #define PTFLOW_CREDIT_PSB 4096
 #define PTFLOW_CREDIT_BYTE 256
@@ -19,8 +20,9 @@
 #define PTFLOW_CREDIT_CALL 16
 
 /*
- * Whether the TNT packet that came last, before nothing but TIPs, may have decisions of later branches than these. A processor that defers
- * TIPs writes one that is not full only if another packet forces it to.
+ * Whether the TNT packet that came last, before nothing but TIPs, may have decisions of later
+ * branches than these. A processor that defers TIPs writes one that is not full only if another
+ * packet forces it to.
  */
 enum ptflow_decisions { PTFLOW_DECISIONS_NONE, PTFLOW_DECISIONS_SOME, PTFLOW_DECISIONS_FULL };
 
@@ -50,14 +52,19 @@ struct ptflow {
 	uint64_t psb_ip;
 	int mode64; /* of a MODE.Exec that waits for its address; -1: none */
 	int tsx;    /* of a MODE.TSX that waits for its address; -1: none */
-	struct ptpacket note; /* that waits for its address, or the PSB header's end; PT_PAD: none */
+	/* that waits for its address, or the PSB header's end; PT_PAD: none */
+	struct ptpacket note;
 	/* the walk */
 	bool enabled, lost, speculative;
-	bool in_doubt; /* found again, but decisions of the way from here on may have gone by already */
+	/* found again, but decisions of the way from here on may have gone by already */
+	bool in_doubt;
 	uint32_t tags; /* enum codeblock_tag of the blocks since the last event */
 	uint64_t ip;
 	uint32_t block; /* that begins at ip; CODEBLOCK_NONE: not looked up */
-	uint32_t from; /* the block whose indirect branch has led there, until it is looked up; else CODEBLOCK_NONE */
+	/*
+	 * the block whose indirect branch has led there, until it is looked up; else CODEBLOCK_NONE
+	 */
+	uint32_t from;
 	uint64_t epoch;
 	struct {
 		uint64_t ip;
@@ -74,7 +81,8 @@ struct ptflow {
 
 /* Hands out what happened so far. */
 void ptflow_flush(struct ptflow *f);
-struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64_t from, uint64_t to);
+struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64_t from,
+				 uint64_t to);
 /* The way is lost; at a decision; where an event did not lie on it. */
 void ptflow_lose(struct ptflow *f, enum ptflow_error error);
 void ptflow_lose_at(struct ptflow *f, const struct codeblock *b, enum ptflow_error error);

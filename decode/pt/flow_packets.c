@@ -16,7 +16,8 @@ static void mode(struct ptflow *f)
 }
 
 /* Something that the trace reports beside the way, at `ip` (0: not known). */
-static void note(struct ptflow *f, enum ptpacket_type what, uint64_t ip, uint64_t value, uint8_t detail)
+static void note(struct ptflow *f, enum ptpacket_type what, uint64_t ip, uint64_t value,
+		 uint8_t detail)
 {
 	struct ptflow_event *e;
 
@@ -136,7 +137,8 @@ static enum ptpacket_type peek(const struct ptflow *f)
 	const uint8_t *end = look_end(f, f->pos);
 	struct ptpacket pk;
 
-	for (const uint8_t *p = f->pos; p < end && ptpacket_read(p, f->end, &pk) == 0; p += pk.length) {
+	for (const uint8_t *p = f->pos; p < end && ptpacket_read(p, f->end, &pk) == 0;
+	     p += pk.length) {
 		switch (pk.type) {
 		case PT_PAD:
 		case PT_TSC:
@@ -154,7 +156,8 @@ static enum ptpacket_type peek(const struct ptflow *f)
 
 static enum ptflow_decisions decisions_of(unsigned int count)
 {
-	return count == TNT_SHORT || count == TNT_LONG ? PTFLOW_DECISIONS_FULL : PTFLOW_DECISIONS_SOME;
+	return count == TNT_SHORT || count == TNT_LONG ? PTFLOW_DECISIONS_FULL
+						       : PTFLOW_DECISIONS_SOME;
 }
 
 void ptflow_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
@@ -203,9 +206,10 @@ void ptflow_tnt(struct ptflow *f, uint64_t bits, unsigned int count)
 }
 
 /*
- * Whether the decisions that follow the TIP are those of the way from there on. If it was deferred, some of these came before it, and how
- * many only who knows the way before it can tell: with those that follow alone it would be another way. It was not deferred if a TNT packet
- * that is not full was written in front of it, and nothing has forced the processor to but the TIP.
+ * Whether the decisions that follow the TIP are those of the way from there on. If it was deferred,
+ * some of these came before it, and how many only who knows the way before it can tell: with those
+ * that follow alone it would be another way. It was not deferred if a TNT packet that is not full
+ * was written in front of it, and nothing has forced the processor to but the TIP.
  */
 static bool decisions_follow(const struct ptflow *f)
 {
@@ -215,7 +219,8 @@ static bool decisions_follow(const struct ptflow *f)
 	if (f->decisions != PTFLOW_DECISIONS_SOME)
 		return f->decisions == PTFLOW_DECISIONS_NONE;
 	/* CYC belongs to the packet after it. */
-	for (const uint8_t *p = f->pos; (pk.type == PT_PAD || pk.type == PT_CYC) && p < end; p += pk.length)
+	for (const uint8_t *p = f->pos; (pk.type == PT_PAD || pk.type == PT_CYC) && p < end;
+	     p += pk.length)
 		if (ptpacket_read(p, f->end, &pk) != 0)
 			return false;
 	return pk.type == PT_TNT;
@@ -235,7 +240,10 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 
 	if (f->lost || !f->enabled) {
 		f->has_fup = false;
-		/* after an overflow: some processors send a TIP where a FUP belongs (erratum SKD010) */
+		/*
+		 * after an overflow: some processors send a TIP where a FUP belongs (erratum
+		 * SKD010)
+		 */
 		if (has_ip && (f->lost || f->after_ovf)) {
 			f->after_ovf = false;
 			mode(f);
@@ -250,8 +258,9 @@ static void on_tip(struct ptflow *f, const struct ptpacket *pk)
 
 		f->has_fup = false;
 		/*
-		 * What a transaction did before it was aborted never happened; some processors leave decisions of
-		 * it in the trace (erratum BDM64), so it need not lead to where it was aborted.
+		 * What a transaction did before it was aborted never happened; some processors
+		 * leave decisions of it in the trace (erratum BDM64), so it need not lead to where
+		 * it was aborted.
 		 */
 		if (!ptflow_walk_to(f, from) && !f->aborted)
 			ptflow_lose_on_the_way(f);
@@ -298,7 +307,8 @@ static void on_pge(struct ptflow *f, const struct ptpacket *pk)
 	mode(f);
 	ptflow_begin_at(f, f->last_ip);
 	/* Somebody else, who may have run in what is lost: nothing of the stack is known. */
-	ptflow_emit(f, since_ovf && f->thread != f->ovf_thread ? PTFLOW_RESYNC : PTFLOW_ENABLE, 0, f->ip);
+	ptflow_emit(f, since_ovf && f->thread != f->ovf_thread ? PTFLOW_RESYNC : PTFLOW_ENABLE, 0,
+		    f->ip);
 }
 
 /* Erratum SKD022: tracing ended with the entry into a virtual machine at `ip`, not before it. */
@@ -307,7 +317,8 @@ static bool is_vmentry(struct ptflow *f, uint64_t ip)
 	uint8_t buffer[INSN_MAX];
 	const uint8_t *code;
 
-	return f->o.errata.skd022 && f->code->read(f->code->arg, ip, &code, buffer, INSN_MAX) >= 3 && code[0] == 0x0f &&
+	return f->o.errata.skd022 &&
+	       f->code->read(f->code->arg, ip, &code, buffer, INSN_MAX) >= 3 && code[0] == 0x0f &&
 	       code[1] == 0x01 && (code[2] == 0xc2 || code[2] == 0xc3);
 }
 
@@ -366,7 +377,8 @@ static void on_fup(struct ptflow *f, const struct ptpacket *pk)
 		f->tsx = -1;
 		if (f->lost)
 			ptflow_find(f, f->last_ip);
-		note(f, PT_MODE_TSX, f->last_ip, 0, f->speculative ? PTFLOW_TX_BEGUN : PTFLOW_TX_COMMITTED);
+		note(f, PT_MODE_TSX, f->last_ip, 0,
+		     f->speculative ? PTFLOW_TX_BEGUN : PTFLOW_TX_COMMITTED);
 		return;
 	}
 	if (who == PTFLOW_FUP_OTHER) { /* it says where something was that is nothing to the way */
@@ -397,7 +409,10 @@ static void begin_psb(struct ptflow *f)
 /* The header's end: the walk goes to where the processor says that it was. */
 static void end_header(struct ptflow *f)
 {
-	/* Who goes on after an overflow need not be who ran before it: nothing of its stack is known. */
+	/*
+	 * Who goes on after an overflow need not be who ran before it: nothing of its stack is
+	 * known.
+	 */
 	const bool after_ovf = f->after_ovf;
 
 	f->in_psb = f->after_ovf = false;
@@ -472,7 +487,10 @@ static void on_tsx(struct ptflow *f, bool in, bool aborted)
 	f->fup_for = PTFLOW_FUP_TSX;
 }
 
-/* A new address space: at a far branch, whose TIP comes next, or at a write to CR3, which nothing else reports. */
+/*
+ * A new address space: at a far branch, whose TIP comes next, or at a write to CR3, which nothing
+ * else reports.
+ */
 static void on_pip(struct ptflow *f)
 {
 	const enum ptpacket_type next = peek(f);

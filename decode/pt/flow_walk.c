@@ -16,7 +16,8 @@ void ptflow_flush(struct ptflow *f)
 	f->n_batch = 0;
 }
 
-struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64_t from, uint64_t to)
+struct ptflow_event *ptflow_emit(struct ptflow *f, enum ptflow_kind kind, uint64_t from,
+				 uint64_t to)
 {
 	struct ptflow_event *e;
 
@@ -56,7 +57,8 @@ void ptflow_lose_at(struct ptflow *f, const struct codeblock *b, enum ptflow_err
 {
 	f->stats.insns += b->insns;
 	if (f->o.all)
-		ptflow_emit(f, PTFLOW_RUN, 0, b->start + b->to_last + b->last_bytes)->start = b->start;
+		ptflow_emit(f, PTFLOW_RUN, 0, b->start + b->to_last + b->last_bytes)->start =
+			b->start;
 	ptflow_lose(f, error);
 }
 
@@ -159,7 +161,8 @@ static void follow(struct ptflow *f, const struct codeblock *b, enum ptflow_kind
 }
 
 /* Of interest only where everything is. */
-static void follow_minor(struct ptflow *f, const struct codeblock *b, enum ptflow_kind kind, uint64_t to)
+static void follow_minor(struct ptflow *f, const struct codeblock *b, enum ptflow_kind kind,
+			 uint64_t to)
 {
 	follow(f, b, kind, to);
 	f->batch[f->n_batch - 1].minor = true;
@@ -377,7 +380,10 @@ void ptflow_branch_to(struct ptflow *f, const struct codeblock *b, uint64_t to)
 		follow(f, b, PTFLOW_JUMP_INDIRECT, to);
 		break;
 	case INSN_RET:
-		/* Compressed or not, it takes what the last call had put there: else the next one would go astray. */
+		/*
+		 * Compressed or not, it takes what the last call had put there: else the next one
+		 * would go astray.
+		 */
 		if (f->depth) {
 			f->depth--;
 			f->top--;
@@ -426,7 +432,10 @@ void ptflow_walk_over_cr3(struct ptflow *f)
 	}
 }
 
-/* Whether a direct branch to there ends tracing, as far as it is known what is traced (erratum SKL014). */
+/*
+ * Whether a direct branch to there ends tracing, as far as it is known what is traced (erratum
+ * SKL014).
+ */
 static bool is_filtered(const struct ptflow *f, uint64_t ip)
 {
 	if (!f->o.errata.skl014 || f->o.n_filter == 0)
@@ -437,7 +446,9 @@ static bool is_filtered(const struct ptflow *f, uint64_t ip)
 	return true;
 }
 
-/* Tracing ended after a branch: the next one that can leave, by what the packet says of where to. */
+/*
+ * Tracing ended after a branch: the next one that can leave, by what the packet says of where to.
+ */
 void ptflow_disable_at_branch(struct ptflow *f, bool has_ip, uint64_t ip)
 {
 	while (!f->lost) {

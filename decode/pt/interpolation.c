@@ -4,7 +4,8 @@
 #include "decode/pt/interpolation.h"
 
 /* They happened from the stamp on, and before `time`, when `insns` had been executed. */
-static void spread(const struct interpolation *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns)
+static void spread(const struct interpolation *s, struct ptflow_event *events, size_t n,
+		   uint64_t time, uint64_t insns)
 {
 	const double ticks = (double)(time - s->time), all = (double)(insns - s->insns);
 
@@ -23,7 +24,10 @@ static void spread(const struct interpolation *s, struct ptflow_event *events, s
 
 static void begin(struct interpolation *s, const struct ptflow_event *e)
 {
-	*s = (struct interpolation){.max = s->max, .on = e->time != 0, .time = e->time, .insns = e->insns};
+	*s = (struct interpolation){.max = s->max,
+				    .on = e->time != 0,
+				    .time = e->time,
+				    .insns = e->insns};
 }
 
 size_t interpolation_events(struct interpolation *s, struct ptflow_event *events, size_t n)
@@ -52,7 +56,8 @@ size_t interpolation_events(struct interpolation *s, struct ptflow_event *events
 			first = i + 1;
 			continue;
 		}
-		if (e->time < s->time && e->time) { /* what was taken for a stamp was an estimate, and too late */
+		/* what was taken for a stamp was an estimate, and too late */
+		if (e->time < s->time && e->time) {
 			begin(s, e);
 			first = i + 1;
 		} else if (e->time > s->time) {
@@ -73,7 +78,8 @@ size_t interpolation_events(struct interpolation *s, struct ptflow_event *events
 	return first;
 }
 
-void interpolation_end(struct interpolation *s, struct ptflow_event *events, size_t n, uint64_t time, uint64_t insns)
+void interpolation_end(struct interpolation *s, struct ptflow_event *events, size_t n,
+		       uint64_t time, uint64_t insns)
 {
 	if (s->on && !s->too_many)
 		spread(s, events, n, time, insns);
@@ -82,7 +88,9 @@ void interpolation_end(struct interpolation *s, struct ptflow_event *events, siz
 
 void interpolation_round(uint64_t from, struct ptflow_event *events, size_t n)
 {
-	const uint64_t most = n && events[n - 1].time > from ? (events[n - 1].time - from) / n / INTERPOLATION_STEPS : 0;
+	const uint64_t most = n && events[n - 1].time > from
+				      ? (events[n - 1].time - from) / n / INTERPOLATION_STEPS
+				      : 0;
 	uint64_t digits, last = from, before = from;
 
 	if (most < INTERPOLATION_FINE)

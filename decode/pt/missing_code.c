@@ -83,7 +83,8 @@ static int object_of(struct missing_code *m, const struct image *image, uint32_t
 	return 0;
 }
 
-int missing_code_lost(struct missing_code *m, const struct pipeline_event *ev, const struct image *image)
+int missing_code_lost(struct missing_code *m, const struct pipeline_event *ev,
+		      const struct image *image)
 {
 	uint32_t object;
 	int r;

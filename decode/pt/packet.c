@@ -41,11 +41,12 @@ static int long_tnt(const uint8_t *p, struct ptpacket *ret)
 static const struct extended {
 	uint8_t second, type, length;
 } extended[] = {
-	{0x82, PT_PSB, 16}, {0x23, PT_PSBEND, 2}, {0xf3, PT_OVF, 2},  {0xa3, PT_TNT, 8},    {0x73, PT_TMA, 7},
-	{0x03, PT_CBR, 4},  {0x43, PT_PIP, 8},	  {0xc8, PT_VMCS, 7}, {0x83, PT_STOP, 2},   {0xc3, PT_MNT, 11},
-	{0x62, PT_EXSTOP, 2}, {0xe2, PT_EXSTOP, 2}, {0xc2, PT_MWAIT, 10}, {0x22, PT_PWRE, 4}, {0xa2, PT_PWRX, 7},
-	{0x13, PT_CFE, 4},  {0x53, PT_EVD, 11},	  {0x63, PT_BBP, 3},  {0x33, PT_BEP, 2},    {0xb3, PT_BEP, 2},
-	{0x12, PT_PTW, 6},  {0x32, PT_PTW, 10},	  {0x92, PT_PTW, 6},  {0xb2, PT_PTW, 10},
+	{0x82, PT_PSB, 16},   {0x23, PT_PSBEND, 2}, {0xf3, PT_OVF, 2},    {0xa3, PT_TNT, 8},
+	{0x73, PT_TMA, 7},    {0x03, PT_CBR, 4},    {0x43, PT_PIP, 8},    {0xc8, PT_VMCS, 7},
+	{0x83, PT_STOP, 2},   {0xc3, PT_MNT, 11},   {0x62, PT_EXSTOP, 2}, {0xe2, PT_EXSTOP, 2},
+	{0xc2, PT_MWAIT, 10}, {0x22, PT_PWRE, 4},   {0xa2, PT_PWRX, 7},   {0x13, PT_CFE, 4},
+	{0x53, PT_EVD, 11},   {0x63, PT_BBP, 3},    {0x33, PT_BEP, 2},    {0xb3, PT_BEP, 2},
+	{0x12, PT_PTW, 6},    {0x32, PT_PTW, 10},   {0x92, PT_PTW, 6},    {0xb2, PT_PTW, 10},
 };
 
 static int extended_payload(const uint8_t *p, struct ptpacket *ret)
@@ -61,7 +62,10 @@ static int extended_payload(const uint8_t *p, struct ptpacket *ret)
 	case PT_TMA:
 		ret->value = load(p + 2, 2);
 		ret->extra = load(p + 5, 2) & 0x1ff;
-		/* Some processors corrupt it (erratum SKZ84): reserved bits show it, and it says nothing then. */
+		/*
+		 * Some processors corrupt it (erratum SKZ84): reserved bits show it, and it says
+		 * nothing then.
+		 */
 		if (p[4] || p[6] & 0xfe)
 			ret->type = PT_PAD;
 		return 0;
@@ -180,7 +184,8 @@ static int read_trig(const uint8_t *p, size_t n, struct ptpacket *ret)
 	return 0;
 }
 
-static int read_fixed(const uint8_t *p, size_t n, uint8_t type, uint8_t length, struct ptpacket *ret)
+static int read_fixed(const uint8_t *p, size_t n, uint8_t type, uint8_t length,
+		      struct ptpacket *ret)
 {
 	if (n < length)
 		return PTPACKET_E_CUT;
@@ -276,20 +281,23 @@ bool ptpacket_apply_ip(const struct ptpacket *pk, uint64_t *last_ip)
 
 bool ptpacket_is_skd007(const struct ptpacket *pk, const uint8_t *p, const uint8_t *end)
 {
-	return pk->type == PT_CYC && pk->length == 2 && end - p >= PTPACKET_SKD007_BYTES && p[1] == 0x02 && p[2] == 0xf3;
+	return pk->type == PT_CYC && pk->length == 2 && end - p >= PTPACKET_SKD007_BYTES &&
+	       p[1] == 0x02 && p[2] == 0xf3;
 }
 
 const char *ptpacket_name(enum ptpacket_type type)
 {
 	static const char *const names[_PT_PACKET_MAX] = {
-		[PT_PAD] = "pad",	[PT_PSB] = "psb",	[PT_PSBEND] = "psbend", [PT_OVF] = "ovf",
-		[PT_TNT] = "tnt",	[PT_TIP] = "tip",	[PT_PGE] = "tip.pge",	[PT_PGD] = "tip.pgd",
-		[PT_FUP] = "fup",	[PT_TSC] = "tsc",	[PT_TMA] = "tma",	[PT_MTC] = "mtc",
-		[PT_CYC] = "cyc",	[PT_CBR] = "cbr",	[PT_MODE_EXEC] = "mode.exec",
-		[PT_MODE_TSX] = "mode.tsx", [PT_PIP] = "pip",	[PT_VMCS] = "vmcs",	[PT_STOP] = "stop",
-		[PT_MNT] = "mnt",	[PT_PTW] = "ptw",	[PT_EXSTOP] = "exstop", [PT_MWAIT] = "mwait",
-		[PT_PWRE] = "pwre",	[PT_PWRX] = "pwrx",	[PT_CFE] = "cfe",	[PT_EVD] = "evd",
-		[PT_BBP] = "bbp",	[PT_BEP] = "bep",	[PT_TRIG] = "trig",
+		[PT_PAD] = "pad",           [PT_PSB] = "psb",     [PT_PSBEND] = "psbend",
+		[PT_OVF] = "ovf",           [PT_TNT] = "tnt",     [PT_TIP] = "tip",
+		[PT_PGE] = "tip.pge",       [PT_PGD] = "tip.pgd", [PT_FUP] = "fup",
+		[PT_TSC] = "tsc",           [PT_TMA] = "tma",     [PT_MTC] = "mtc",
+		[PT_CYC] = "cyc",           [PT_CBR] = "cbr",     [PT_MODE_EXEC] = "mode.exec",
+		[PT_MODE_TSX] = "mode.tsx", [PT_PIP] = "pip",     [PT_VMCS] = "vmcs",
+		[PT_STOP] = "stop",         [PT_MNT] = "mnt",     [PT_PTW] = "ptw",
+		[PT_EXSTOP] = "exstop",     [PT_MWAIT] = "mwait", [PT_PWRE] = "pwre",
+		[PT_PWRX] = "pwrx",         [PT_CFE] = "cfe",     [PT_EVD] = "evd",
+		[PT_BBP] = "bbp",           [PT_BEP] = "bep",     [PT_TRIG] = "trig",
 	};
 
 	return (unsigned int)type < _PT_PACKET_MAX ? names[type] : "?";

@@ -39,7 +39,11 @@ enum ptpacket_type {
 	PT_EVD,	 /* extra: type; value */
 	PT_BBP,
 	PT_BEP,	 /* ip_follows */
-	PT_TRIG, /* value: which triggers; extra: instructions since the last packet about the way; ip_follows */
+	/*
+	 * value: which triggers; extra: instructions since the last packet about the way;
+	 * ip_follows
+	 */
+	PT_TRIG,
 	_PT_PACKET_MAX,
 };
 
@@ -78,8 +82,8 @@ const uint8_t *ptpacket_find_psb(const uint8_t *p, const uint8_t *end);
 bool ptpacket_apply_ip(const struct ptpacket *pk, uint64_t *last_ip);
 
 /*
- * Erratum SKD007: an overflow may be written into a packet of cycles, after its first byte. Whether `pk`, read at `p`,
- * is such: `p` + PTPACKET_SKD007_BYTES is after the overflow then.
+ * Erratum SKD007: an overflow may be written into a packet of cycles, after its first byte. Whether
+ * `pk`, read at `p`, is such: `p` + PTPACKET_SKD007_BYTES is after the overflow then.
  */
 #define PTPACKET_SKD007_BYTES 3u
 bool ptpacket_is_skd007(const struct ptpacket *pk, const uint8_t *p, const uint8_t *end);

@@ -14,9 +14,13 @@
 #define AHEAD 32u	 /* blocks in flight for each thread, */
 #define ALL_AHEAD 128u	 /* and for all */
 #define NEXT_HEADER 512u /* of the next block's PSB+, which the walk goes up to */
-/* A block is followed so far in one go; what is left of it is, when what came of it has been handed out. */
+/*
+ * A block is followed so far in one go; what is left of it is, when what came of it has been handed
+ * out.
+ */
 #define WINDOW_BYTES (256u << 10)
-#define VERIFY_BYTES (1u << 20) /* a block that is verified is read as a whole, or so much of it; twice, and many are in flight */
+/* a block that is verified is read as a whole, or so much of it; twice, and many are in flight */
+#define VERIFY_BYTES (1u << 20)
 #define ALL_EVENTS (1u << 20) /* of all blocks in memory, about */
 #define MAX_EVENTS (1u << 17) /* of one block at a time */
 #define MIN_EVENTS 256u
@@ -24,7 +28,8 @@
 #define SPARE_EVENTS 4096u
 #define SPARE_BYTES (32u << 10)
 #define MAX_RUN 4096u /* events that are handed out in one go */
-#define HELD_BLOCKS 24u /* likewise, but what is held back must not depend on the number of threads */
+/* likewise, but what is held back must not depend on the number of threads */
+#define HELD_BLOCKS 24u
 
 static void take_spare(struct pipeline *w, struct pipeline_block *b)
 {
@@ -42,18 +47,21 @@ static void keep_spare(struct pipeline *w, struct pipeline_block *b)
 {
 	if (w->n_spares == w->max_spares || b->cap > SPARE_EVENTS || b->room > SPARE_BYTES)
 		return;
-	w->spares[(w->first_spare + w->n_spares++) % w->max_spares] =
-		(struct pipeline_spare){.events = b->events, .cap = b->cap, .bytes = b->bytes, .room = b->room};
+	w->spares[(w->first_spare + w->n_spares++) % w->max_spares] = (struct pipeline_spare){
+		.events = b->events, .cap = b->cap, .bytes = b->bytes, .room = b->room};
 	b->events = NULL;
 	b->bytes = NULL;
 	b->cap = b->room = 0;
 }
 
-/* Hands the next piece of a block to a worker: a window, or up to the header of the block after it. */
+/*
+ * Hands the next piece of a block to a worker: a window, or up to the header of the block after it.
+ */
 static int submit(struct pipeline *w, struct pipeline_block *b)
 {
 	const uint64_t left = b->b->bytes - b->at + (b->b->joined ? NEXT_HEADER : 0);
-	const size_t window = w->o.verify ? VERIFY_BYTES : WINDOW_BYTES, room = left < window ? (size_t)left : window;
+	const size_t window = w->o.verify ? VERIFY_BYTES : WINDOW_BYTES,
+		     room = left < window ? (size_t)left : window;
 
 	if (!b->events && !b->bytes && w->n_spares)
 		take_spare(w, b);
@@ -89,7 +97,10 @@ static int await(struct pipeline *w, struct pipeline_block *b)
 	return b->error;
 }
 
-/* When half of those ahead are used up others follow, so that a thread that sleeps is not woken for each. */
+/*
+ * When half of those ahead are used up others follow, so that a thread that sleeps is not woken for
+ * each.
+ */
 static int submit_ahead(struct pipeline *w)
 {
 	if (w->in_flight > w->most_ahead / 2)
@@ -197,7 +208,8 @@ struct pipeline *pipeline_free(struct pipeline *w)
 	for (unsigned int i = 0; i < w->n_contexts && w->contexts; i++)
 		pipeline_context_fini(&w->contexts[i]);
 	while (w->n_spares) {
-		const struct pipeline_spare *s = &w->spares[(w->first_spare + --w->n_spares) % w->max_spares];
+		const struct pipeline_spare *s =
+			&w->spares[(w->first_spare + --w->n_spares) % w->max_spares];
 
 		free(s->events);
 		free(s->bytes);
@@ -214,7 +226,8 @@ struct pipeline *pipeline_free(struct pipeline *w)
 	return NULL;
 }
 
-static void add_unknown(struct pipeline *w, const struct pipeline_block *b, const struct ptflow_unknown *u)
+static void add_unknown(struct pipeline *w, const struct pipeline_block *b,
+			const struct ptflow_unknown *u)
 {
 	struct ptflow_unknown *new = ptflow_unknown_add(w->unknown, PIPELINE_UNKNOWN, u);
 
@@ -361,7 +374,8 @@ static size_t count_run(const struct pipeline *w, uint64_t before)
 	size_t low = s->next, high = b->n - s->next > MAX_RUN ? s->next + MAX_RUN : b->n;
 
 	for (size_t k = 1; k <= 2 && k < w->n_heap; k++) {
-		const uint64_t other = w->streams[w->heap[k]].ns, until = other + (top < w->heap[k] && other < UINT64_MAX);
+		const uint64_t other = w->streams[w->heap[k]].ns,
+			       until = other + (top < w->heap[k] && other < UINT64_MAX);
 
 		before = until < before ? until : before;
 	}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows the blocks of all buffers on some threads and hands out what happened in one order of time:
- * per buffer in order of the trace, buffers merged by time. A block is followed on its own, from its PSB
- * to the next one's, so the result does not depend on the number of threads. Owns the blocks that are in flight; memory
- * is bounded by how many, and by how far one is followed before what came of it has been handed out.
+ * Follows the blocks of all buffers on some threads and hands out what happened in one order of
+ * time:
+ * per buffer in order of the trace, buffers merged by time. A block is followed on its own, from
+ * its PSB to the next one's, so the result does not depend on the number of threads. Owns the
+ * blocks that are in flight; memory is bounded by how many, and by how far one is followed before
+ * what came of it has been handed out.
  */
 #pragma once
 
@@ -34,7 +36,10 @@ struct pipeline_options {
 	bool verify; /* with libipt, see decode/pt/verify.h; needs `all` */
 };
 
-/* As pid and tid of an event: threads that the recording does not name, because its reader may not know them. */
+/*
+ * As pid and tid of an event: threads that the recording does not name, because its reader may not
+ * know them.
+ */
 #define PIPELINE_OTHERS UINT32_MAX
 
 struct pipeline_event {
@@ -57,7 +62,8 @@ struct pipeline_run {
 	size_t n;
 	uint32_t buffer;
 	uint64_t insns, offset; /* to be added to the events': since the buffer's begin */
-	uint64_t insns_before;		/* instructions before the first one's, since the buffer's begin */
+	/* instructions before the first one's, since the buffer's begin */
+	uint64_t insns_before;
 	const struct pipeline_thread *threads; /* by .thread - 1 */
 };
 
@@ -67,10 +73,14 @@ DEFINE_CLEANUP(struct pipeline *, pipeline_free)
 
 /* The time of the next event. 1: there is one; 0: the end; -errno. */
 int pipeline_peek(struct pipeline *w, uint64_t *ret_ns);
-/* What is next, and some of what follows that happened before `before`. Answers the same; n is 0 if it is later. */
+/*
+ * What is next, and some of what follows that happened before `before`. Answers the same; n is 0 if
+ * it is later.
+ */
 int pipeline_run(struct pipeline *w, uint64_t before, struct pipeline_run *ret);
 
-static inline void pipeline_run_event(const struct pipeline_run *run, size_t i, struct pipeline_event *ret)
+static inline void pipeline_run_event(const struct pipeline_run *run, size_t i,
+				      struct pipeline_event *ret)
 {
 	const struct ptflow_event *e = &run->events[i];
 
@@ -86,7 +96,11 @@ static inline void pipeline_run_event(const struct pipeline_run *run, size_t i, 
 	}
 }
 
-/* How long the caller waited for workers (or did their work, where there are none); how long each of these worked. */
+/*
+ * How long the caller waited for workers (or did their work, where there are none); how long each
+ * of these worked.
+ */
 uint64_t pipeline_wait_ns(const struct pipeline *w);
 void pipeline_report_times(const struct pipeline *w, struct json_object *stages);
-void pipeline_report(const struct pipeline *w, struct json_object *stats, struct json_object *losses);
+void pipeline_report(const struct pipeline *w, struct json_object *stats,
+		     struct json_object *losses);

@@ -17,8 +17,8 @@ static int order_compare(const void *a, const void *b, void *arg)
 }
 
 /*
- * Whether the stamp of a block is damaged: it is later than what follows, and what was before fits to that. `before`:
- * of the last block that has one, 0: none.
+ * Whether the stamp of a block is damaged: it is later than what follows, and what was before fits
+ * to that. `before`: of the last block that has one, 0: none.
  */
 static bool is_outlier(const struct pipeline *w, size_t i, uint64_t before)
 {

@@ -19,7 +19,8 @@
 #define CODE_BYTES (16u << 20) /* of blocks that one thread keeps for one address space */
 #define FILES_BYTES (16u << 20) /* and for all of them, by file */
 #define MAX_SPANS 64u
-#define BEFORE_SWITCH_NS 1000000u /* much more than the kernel takes between the two, if nothing interrupts it */
+/* much more than the kernel takes between the two, if nothing interrupts it */
+#define BEFORE_SWITCH_NS 1000000u
 
 static size_t read_nothing(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
 {
@@ -81,8 +82,8 @@ static void missing_code(void *arg, uint64_t ip)
 }
 
 /*
- * A jump that stays in its function is nothing to the stack: most of them are never handed out. A function that gets back to where it has kept
- * its stack pointer stays on its stack.
+ * A jump that stays in its function is nothing to the stack: most of them are never handed out. A
+ * function that gets back to where it has kept its stack pointer stays on its stack.
  */
 static void tag_block(void *arg, struct codeblock *b)
 {
@@ -92,11 +93,12 @@ static void tag_block(void *arg, struct codeblock *b)
 	bool first;
 
 	if ((b->tags & CODEBLOCK_LOADS_SP) &&
-		!stack_pointer_loads(k->bytes, k->space, b->start, last + b->last_bytes, k->code->is64))
+	    !stack_pointer_loads(k->bytes, k->space, b->start, last + b->last_bytes, k->code->is64))
 		b->tags &= ~(uint32_t)CODEBLOCK_LOADS_SP;
 	if ((b->kind == INSN_COND || b->kind == INSN_JUMP) &&
-		ptcode_function(k->bytes, k->space, last, &first) !=
-			ptcode_function(k->bytes, k->space, last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first))
+	    ptcode_function(k->bytes, k->space, last, &first) !=
+		    ptcode_function(k->bytes, k->space,
+				    last + b->last_bytes + (uint64_t)(int64_t)b->offset, &first))
 		b->tags |= CODEBLOCK_LEAVES;
 	if (block_place_at(k->space, b->start, k->code->is64, &place))
 		block_cache_add(k->files, &place, b);
@@ -107,7 +109,8 @@ static bool known_block(void *arg, uint64_t ip, struct codeblock *ret)
 	const struct pipeline_known *k = arg;
 	struct block_place place;
 
-	return block_place_at(k->space, ip, k->code->is64, &place) && block_cache_find(k->files, &place, ip, ret);
+	return block_place_at(k->space, ip, k->code->is64, &place) &&
+	       block_cache_find(k->files, &place, ip, ret);
 }
 
 static struct codeblocks *code_of(struct pipeline_block *b, const struct address_space *space)
@@ -155,13 +158,17 @@ static uint32_t thread_number(struct pipeline_block *b, struct pipeline_thread o
 	return ++b->n_threads;
 }
 
-/* When the next block begins: nothing in this one is later, whatever an estimate or a damaged stamp says. */
+/*
+ * When the next block begins: nothing in this one is later, whatever an estimate or a damaged stamp
+ * says.
+ */
 static uint64_t limit_ns(const struct pipeline_block *b)
 {
 	const struct pipeline *w = b->w;
 	const size_t next = (size_t)(b - w->blocks) + 1;
 
-	return next < w->n_blocks && w->blocks[next].b->buffer == b->b->buffer ? w->blocks[next].ns : UINT64_MAX;
+	return next < w->n_blocks && w->blocks[next].b->buffer == b->b->buffer ? w->blocks[next].ns
+									       : UINT64_MAX;
 }
 
 /* The stamp after which this one's true time cannot lie. */
@@ -181,8 +188,9 @@ static void verify_entry(struct pipeline_block *b, uint64_t ip, const struct add
 }
 
 /*
- * Who runs: by the switches of the CPU, among those that may, who has code at the address. That is so in a buffer of one thread on
- * one CPU, too: perf's events are inherited, and what that thread began writes there as well.
+ * Who runs: by the switches of the CPU, among those that may, who has code at the address. That is
+ * so in a buffer of one thread on one CPU, too: perf's events are inherited, and what that thread
+ * began writes there as well.
  */
 static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint32_t *thread)
 {
@@ -193,7 +201,8 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 	const struct address_space *space = NULL;
 	struct pipeline_thread o = {0};
 	struct who_ran_span spans[MAX_SPANS];
-	const unsigned int n = who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns, ip), spans, MAX_SPANS);
+	const unsigned int n =
+		who_ran_find(w->o.who_ran, buffer->cpu, ns, latest(b, ns, ip), spans, MAX_SPANS);
 
 	if (buffer->tid > 0) {
 		o.tid = (uint32_t)buffer->tid;
@@ -206,7 +215,9 @@ static struct codeblocks *on_enter(void *arg, uint64_t stamp, uint64_t ip, uint3
 		const bool has_code = spans[i].tid && address_space_find(s, ip);
 
 		if (spans[i].tid == PIPELINE_OTHERS) {
-			*thread = thread_number(b, (struct pipeline_thread){.pid = PIPELINE_OTHERS, .tid = PIPELINE_OTHERS});
+			*thread =
+				thread_number(b, (struct pipeline_thread){.pid = PIPELINE_OTHERS,
+									  .tid = PIPELINE_OTHERS});
 			b->space = NULL;
 			b->foreign = true;
 			verify_entry(b, ip, NULL);
@@ -297,15 +308,22 @@ static void settle_times(struct pipeline_block *b)
 	b->n = final;
 }
 
-/* The block is over; it was followed up to the stamp of the next one, if nothing is missing between. */
+/*
+ * The block is over; it was followed up to the stamp of the next one, if nothing is missing
+ * between.
+ */
 static void settle_last_times(struct pipeline_block *b)
 {
-	interpolation_end(&b->spread, b->events + b->n, b->held, b->end == PTFLOW_ON ? pttime_now(&b->time) : 0, b->stats.insns);
+	interpolation_end(&b->spread, b->events + b->n, b->held,
+			  b->end == PTFLOW_ON ? pttime_now(&b->time) : 0, b->stats.insns);
 	b->n += b->held;
 	b->held = 0;
 }
 
-/* A stamp is before the estimates that led up to it: they were too late, and nothing of that is later than the stamp. */
+/*
+ * A stamp is before the estimates that led up to it: they were too late, and nothing of that is
+ * later than the stamp.
+ */
 static void limit_estimates(struct pipeline_block *b)
 {
 	for (size_t i = b->n; i > 1; i--) {
@@ -365,7 +383,8 @@ void pipeline_follow(struct work *work, unsigned int worker)
 	int r = take_up(b, c);
 
 	if (r == 0)
-		r = ptflow_feed(b->flow, b->bytes, end, b->n_bytes > left ? b->bytes + left : NULL, b->more, &used);
+		r = ptflow_feed(b->flow, b->bytes, end, b->n_bytes > left ? b->bytes + left : NULL,
+				b->more, &used);
 	b->more = r == PTFLOW_MORE;
 	if (r < 0)
 		b->error = r;

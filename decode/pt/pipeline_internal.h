@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the work: pipeline.c owns the blocks and hands out what came of them, pipeline_dates.c says when each begins,
- * pipeline_follow.c follows one on a thread, pipeline_report.c says how it went.
+ * Inside of the work: pipeline.c owns the blocks and hands out what came of them, pipeline_dates.c
+ * says when each begins, pipeline_follow.c follows one on a thread, pipeline_report.c says how it
+ * went.
  */
 #pragma once
 
@@ -42,7 +43,8 @@ struct pipeline_block {
 	struct pipeline_context *context; /* whose turn it is */
 	struct ptflow *flow;
 	struct pttime time;
-	const struct address_space *space; /* of who was entered last; NULL: nothing is known of it */
+	/* of who was entered last; NULL: nothing is known of it */
+	const struct address_space *space;
 	bool foreign;			   /* that is one of PIPELINE_OTHERS */
 	uint64_t at;			      /* what was followed of it */
 	uint8_t *bytes;
@@ -79,7 +81,10 @@ struct pipeline_stream { /* a buffer, as its events are handed out */
 	uint64_t end_ip;
 };
 
-/* What was a block's that is over, for the next ones: allocated here and freed on other threads it would go to and fro. */
+/*
+ * What was a block's that is over, for the next ones: allocated here and freed on other threads it
+ * would go to and fro.
+ */
 struct pipeline_spare {
 	struct ptflow_event *events;
 	size_t cap;
@@ -111,7 +116,8 @@ struct pipeline {
 	uint32_t unknown_buffer[PIPELINE_UNKNOWN]; /* of the first of each */
 	uint64_t wait_ns; /* the caller for the workers */
 	bool settled;	  /* the earliest event is on top, and nobody has taken it */
-	struct pipeline_spare *spares; /* a ring: those kept for longest are taken first, for they are in nobody's cache */
+	/* a ring: those kept for longest are taken first, for they are in nobody's cache */
+	struct pipeline_spare *spares;
 	size_t first_spare, n_spares, max_spares;
 };
 

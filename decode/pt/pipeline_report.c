@@ -43,7 +43,8 @@ static void report_unknown(const struct pipeline *w, struct json_object *losses)
 	}
 }
 
-void pipeline_report(const struct pipeline *w, struct json_object *stats, struct json_object *losses)
+void pipeline_report(const struct pipeline *w, struct json_object *stats,
+		     struct json_object *losses)
 {
 	static const char *const names[_PTFLOW_E_MAX] = {
 		[PTFLOW_E_NO_CODE] = "pt_no_code",

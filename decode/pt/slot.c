@@ -78,7 +78,8 @@ static enum effect effect_of(const uint8_t *p, size_t n, int64_t *ret_bytes)
 	}
 	if (!rex_w)
 		return EFFECT_NONE;
-	if (op == 0x83 && n >= 3 && is_rm_sp(modrm, rex_b) && ((modrm >> 3 & 7) == 0 || (modrm >> 3 & 7) == 5)) {
+	if (op == 0x83 && n >= 3 && is_rm_sp(modrm, rex_b) &&
+	    ((modrm >> 3 & 7) == 0 || (modrm >> 3 & 7) == 5)) {
 		*ret_bytes = (modrm >> 3 & 7) == 0 ? (int8_t)p[2] : -(int8_t)p[2];
 		return EFFECT_MOVES;
 	}
@@ -173,14 +174,18 @@ static bool is_within(struct ptcode *c, const struct address_space *s, uint64_t 
 }
 
 /* Whether the code of the one jumps into the middle of the other. */
-static bool goes_into(struct ptcode *c, const struct address_space *s, uint64_t begin, uint64_t other)
+static bool goes_into(struct ptcode *c, const struct address_space *s, uint64_t begin,
+		      uint64_t other)
 {
 	uint64_t to;
 	struct line l;
 
-	for (uint64_t at = begin; at - begin < SLOT_MAX_PART && is_within(c, s, at, begin) && read_insn(c, s, at, &l); at += l.insn.length) {
+	for (uint64_t at = begin;
+	     at - begin < SLOT_MAX_PART && is_within(c, s, at, begin) && read_insn(c, s, at, &l);
+	     at += l.insn.length) {
 		to = at + l.insn.length + (uint64_t)(int64_t)l.insn.offset;
-		if ((l.insn.kind == INSN_COND || l.insn.kind == INSN_JUMP) && to != other && is_within(c, s, to, other))
+		if ((l.insn.kind == INSN_COND || l.insn.kind == INSN_JUMP) && to != other &&
+		    is_within(c, s, to, other))
 			return true;
 	}
 	return false;

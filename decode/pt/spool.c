@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A block begins with the place of the stream's next one and the bytes that are used; a record with its length. A block's place is known when it
- * is begun, and so is that of each record in it. Blocks of streams that have little to say stay mostly holes.
+ * A block begins with the place of the stream's next one and the bytes that are used; a record with
+ * its length. A block's place is known when it is begun, and so is that of each record in it.
+ * Blocks of streams that have little to say stay mostly holes.
  */
 #include "config.h"
 
@@ -71,7 +72,8 @@ static int flush(struct spool *s, struct spool_stream *st)
 	int r = 0;
 
 	if (st->used > st->held)
-		r = io_pwrite_all(s->fd, st->bytes, st->used - st->held, (off_t)(st->block + st->held));
+		r = io_pwrite_all(s->fd, st->bytes, st->used - st->held,
+				  (off_t)(st->block + st->held));
 	if (r < 0)
 		return r;
 	st->held = st->used;
@@ -124,7 +126,8 @@ static int reserve(struct spool *s, struct spool_stream *st, uint32_t n)
 	return 0;
 }
 
-int spool_append(struct spool *s, struct spool_stream *st, const void *record, uint32_t n, uint64_t *ret)
+int spool_append(struct spool *s, struct spool_stream *st, const void *record, uint32_t n,
+		 uint64_t *ret)
 {
 	const uint32_t all = (uint32_t)sizeof(n) + n;
 	int r = 0;
@@ -158,10 +161,13 @@ int spool_append(struct spool *s, struct spool_stream *st, const void *record, u
 /* A record is whole in memory or in the file. NULL: in the file. */
 static uint8_t *in_memory(const struct spool_stream *st, uint64_t at)
 {
-	return st->bytes && at >= st->block + st->held && at < st->block + st->used ? st->bytes + (at - st->block - st->held) : NULL;
+	return st->bytes && at >= st->block + st->held && at < st->block + st->used
+		       ? st->bytes + (at - st->block - st->held)
+		       : NULL;
 }
 
-int spool_patch(struct spool *s, struct spool_stream *st, uint64_t at, const void *bytes, uint32_t n)
+int spool_patch(struct spool *s, struct spool_stream *st, uint64_t at, const void *bytes,
+		uint32_t n)
 {
 	uint8_t *m = in_memory(st, at);
 

@@ -4,13 +4,28 @@
 #include "common/base/insn.h"
 #include "decode/pt/code.h"
 
-enum { CX = 1, BX = 3, SP = 4, BP = 5, DI = 7, R10 = 10, R12 = 12, R13 = 13, N_REGS = 16, N_SLOTS = 16 };
+enum {
+	CX = 1,
+	BX = 3,
+	SP = 4,
+	BP = 5,
+	DI = 7,
+	R10 = 10,
+	R12 = 12,
+	R13 = 13,
+	N_REGS = 16,
+	N_SLOTS = 16
+};
 
 enum operation {
 	OP_OTHER,
 	OP_MOVE, /* `to` is `from` */
 	OP_ADDRESS, /* `to` is what `from` is, and a constant */
-	OP_SUM, /* `to` is what `from` is, or is in memory, and something that is not in the code; or an address in the code */
+	/*
+	 * `to` is what `from` is, or is in memory, and something that is not in the code; or an
+	 * address in the code
+	 */
+	OP_SUM,
 	OP_LOAD, /* `to` is what is in memory */
 	OP_STORE, /* `from`, to memory */
 	OP_SWAP, /* two registers, or a register and memory */
@@ -48,7 +63,11 @@ static bool read_modrm(const uint8_t *p, size_t n, uint8_t rex, struct modrm *re
 
 	if (n == 0)
 		return false;
-	*ret = (struct modrm){.mod = p[0] >> 6, .reg = (p[0] >> 3 & 7) | (rex & 4) << 1, .rm = rm | (rex & 1) << 3, .base = -1, .indexed = -1};
+	*ret = (struct modrm){.mod = p[0] >> 6,
+			      .reg = (p[0] >> 3 & 7) | (rex & 4) << 1,
+			      .rm = rm | (rex & 1) << 3,
+			      .base = -1,
+			      .indexed = -1};
 	if (ret->mod == 3)
 		return true;
 	ret->base = ret->rm;
@@ -75,7 +94,16 @@ static bool read_modrm(const uint8_t *p, size_t n, uint8_t rex, struct modrm *re
 static bool is_prefix(uint8_t byte)
 {
 	switch (byte) {
-	case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x64: case 0x66: case 0x67: case 0xf0: case 0xf2: case 0xf3:
+	case 0x26:
+	case 0x2e:
+	case 0x36:
+	case 0x3e:
+	case 0x64:
+	case 0x66:
+	case 0x67:
+	case 0xf0:
+	case 0xf2:
+	case 0xf3:
 		return true;
 	default:
 		return false;
@@ -117,20 +145,30 @@ static struct move decode(const uint8_t *p, size_t n, bool is64)
 		return other;
 	op = p[0];
 	if (op >= 0x58 && op <= 0x5f)
-		return (struct move){.op = OP_LOAD, .to = (op & 7) | (rex & 1) << 3, .from = -1, .base = -1};
+		return (struct move){.op = OP_LOAD,
+				     .to = (op & 7) | (rex & 1) << 3,
+				     .from = -1,
+				     .base = -1};
 	if (op >= 0x91 && op <= 0x97) { /* xchg with rax */
-		m = (struct move){.op = OP_SWAP, .to = (op & 7) | (rex & 1) << 3, .from = 0, .base = -1};
+		m = (struct move){.op = OP_SWAP,
+				  .to = (op & 7) | (rex & 1) << 3,
+				  .from = 0,
+				  .base = -1};
 		return narrow ? (struct move){.op = OP_SET, .to = m.to, .from = -1, .base = -1} : m;
 	}
 	if (op >= 0xb8 && op <= 0xbf)
-		return (struct move){.op = OP_SET, .to = (op & 7) | (rex & 1) << 3, .from = -1, .base = -1};
+		return (struct move){.op = OP_SET,
+				     .to = (op & 7) | (rex & 1) << 3,
+				     .from = -1,
+				     .base = -1};
 	switch (op) {
 	case 0xc8: /* enter */
 		return (struct move){.op = OP_MOVE, .to = BP, .from = SP, .base = -1};
 	case 0xc9: /* leave */
 		return (struct move){.op = OP_MOVE, .to = SP, .from = BP, .base = -1};
 	case 0xcf: /* iret: in 64 bits always with a stack pointer */
-		return is64 ? (struct move){.op = OP_LOAD, .to = SP, .from = -1, .base = -1} : other;
+		return is64 ? (struct move){.op = OP_LOAD, .to = SP, .from = -1, .base = -1}
+			    : other;
 	case 0x0f:
 		if (n < 2 || (p[1] & 0xf0) != 0x40)
 			return other;
@@ -184,12 +222,23 @@ static struct move decode(const uint8_t *p, size_t n, bool is64)
 		m.op = r.mod == 3 ? OP_SET : OP_OTHER;
 		m.to = r.mod == 3 ? r.rm : -1;
 		break;
-	case 0x0b: case 0x13: case 0x1b: case 0x23: case 0x2b: case 0x33: case 0x63: case 0x69: case 0x6b:
+	case 0x0b:
+	case 0x13:
+	case 0x1b:
+	case 0x23:
+	case 0x2b:
+	case 0x33:
+	case 0x63:
+	case 0x69:
+	case 0x6b:
 		m.op = OP_SET;
 		m.to = r.reg;
 		break;
 	case 0x81: case 0x83: case 0xc1: case 0xc7: case 0xd1: case 0xd3: case 0xff:
-		m.op = r.mod == 3 && !(op != 0xc7 && op != 0xff && r.reg % 8 == 7) && !(op == 0xff && r.reg % 8 > 1) ? OP_SET : OP_OTHER;
+		m.op = r.mod == 3 && !(op != 0xc7 && op != 0xff && r.reg % 8 == 7) &&
+				       !(op == 0xff && r.reg % 8 > 1)
+			       ? OP_SET
+			       : OP_OTHER;
 		m.to = r.mod == 3 ? r.rm : -1;
 		break;
 	default:
@@ -201,13 +250,20 @@ static struct move decode(const uint8_t *p, size_t n, bool is64)
 	return m;
 }
 
-/* The way back of a function that has aligned its stack: by the register that gcc takes for what that was, "lea -8(%r10), %rsp". */
+/*
+ * The way back of a function that has aligned its stack: by the register that gcc takes for what
+ * that was, "lea -8(%r10), %rsp".
+ */
 static bool is_realignment(const struct move *m)
 {
-	return (m->offset == -8 && (m->from == R10 || m->from == R13)) || (m->offset == -4 && (m->from == CX || m->from == DI));
+	return (m->offset == -8 && (m->from == R10 || m->from == R13)) ||
+	       (m->offset == -4 && (m->from == CX || m->from == DI));
 }
 
-/* What the instruction puts into the stack pointer; false: nothing, or what is the frame's own whatever is around it. */
+/*
+ * What the instruction puts into the stack pointer; false: nothing, or what is the frame's own
+ * whatever is around it.
+ */
 static bool loads(const struct move *m)
 {
 	switch (m->op) {
@@ -232,7 +288,17 @@ bool stack_pointer_may_load(const uint8_t *code, size_t n, bool is64)
 	struct move m;
 
 	switch (code[at]) {
-	case 0x01: case 0x03: case 0x0f: case 0x5c: case 0x87: case 0x89: case 0x8b: case 0x8d: case 0x94: case 0xc9: case 0xcf:
+	case 0x01:
+	case 0x03:
+	case 0x0f:
+	case 0x5c:
+	case 0x87:
+	case 0x89:
+	case 0x8b:
+	case 0x8d:
+	case 0x94:
+	case 0xc9:
+	case 0xcf:
 		m = decode(code, n, is64);
 		return loads(&m);
 	default:
@@ -266,7 +332,10 @@ static void keep(struct kept *k, const struct move *m)
 {
 	const bool in_frame = m->base == SP || m->base == BP;
 
-	/* its caller's frame pointer comes back in the middle of the code, too, in front of other returns */
+	/*
+	 * its caller's frame pointer comes back in the middle of the code, too, in front of other
+	 * returns
+	 */
 	if (m->to >= 0 && !(m->to == BP && m->op == OP_LOAD && (in_frame || m->base < 0)))
 		k->written[m->to] = true;
 	if (m->op == OP_SWAP)
@@ -282,7 +351,8 @@ static void keep(struct kept *k, const struct move *m)
 		break;
 	case OP_STORE:
 		if (in_frame && (m->from == SP || k->regs[m->from]) && !has_slot(k, m))
-			k->slots[k->n++ % N_SLOTS] = (struct slot){.base = m->base, .offset = m->offset};
+			k->slots[k->n++ % N_SLOTS] =
+				(struct slot){.base = m->base, .offset = m->offset};
 		k->left |= !in_frame && (m->from == SP || k->regs[m->from]);
 		break;
 	case OP_SET:
@@ -297,8 +367,9 @@ static void keep(struct kept *k, const struct move *m)
 }
 
 /*
- * A register that each function leaves as it was, and this one has not touched: who has set up the stack has put it there (as makecontext()
- * does). Unless it says where to come back to: then it leaves the stack for the one that it was given.
+ * A register that each function leaves as it was, and this one has not touched: who has set up the
+ * stack has put it there (as makecontext() does). Unless it says where to come back to: then it
+ * leaves the stack for the one that it was given.
  */
 static bool is_given(const struct kept *k, int reg)
 {
@@ -315,7 +386,8 @@ static bool is_kept(const struct kept *k, const struct move *m)
 	return m->op == OP_LOAD && (m->base == SP || m->base == BP) && has_slot(k, m);
 }
 
-bool stack_pointer_loads(struct ptcode *c, const struct address_space *s, uint64_t begin, uint64_t end, bool is64)
+bool stack_pointer_loads(struct ptcode *c, const struct address_space *s, uint64_t begin,
+			 uint64_t end, bool is64)
 {
 	struct kept k = {.n = 0};
 	uint8_t buffer[INSN_MAX];
@@ -325,7 +397,8 @@ bool stack_pointer_loads(struct ptcode *c, const struct address_space *s, uint64
 	uint64_t at;
 	size_t n;
 
-	k.whole = ptcode_begin(c, s, begin, &at) && at <= begin && begin - at <= STACK_POINTER_MAX_BYTES;
+	k.whole = ptcode_begin(c, s, begin, &at) && at <= begin &&
+		  begin - at <= STACK_POINTER_MAX_BYTES;
 	if (!k.whole)
 		at = begin;
 	for (; at < end; at += insn.length) {

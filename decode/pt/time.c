@@ -33,8 +33,9 @@ static void estimate(struct pttime *t, uint64_t now)
 }
 
 /*
- * What CYC added may have been too much, by milliseconds where a cycle was measured at another frequency: then the time steps back to
- * the stamp. It does not where the stamp itself is before the last one, for one of both is damaged.
+ * What CYC added may have been too much, by milliseconds where a cycle was measured at another
+ * frequency: then the time steps back to the stamp. It does not where the stamp itself is before
+ * the last one, for one of both is damaged.
  */
 static void stamp(struct pttime *t, uint64_t now)
 {
@@ -44,9 +45,10 @@ static void stamp(struct pttime *t, uint64_t now)
 }
 
 /*
- * The time is known here. What a CYC counted just before ends here, and the next one counts from here; a first
- * CYC counts from wherever the time was known last. No cycle is measured up to a TSC packet but that of a PSB, where the trace
- * was on all the while: any other comes because time went by in which nothing was counted.
+ * The time is known here. What a CYC counted just before ends here, and the next one counts from
+ * here; a first CYC counts from wherever the time was known last. No cycle is measured up to a TSC
+ * packet but that of a PSB, where the trace was on all the while: any other comes because time went
+ * by in which nothing was counted.
  */
 static void know(struct pttime *t, uint64_t tsc, enum known_by by, bool rebase)
 {
@@ -56,7 +58,8 @@ static void know(struct pttime *t, uint64_t tsc, enum known_by by, bool rebase)
 		t->cal_tsc = tsc - t->anchor_tsc;
 		t->cal_cycles = t->anchor_cycles;
 	}
-	if (resumed || t->cyc_last || !t->has_anchor || (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
+	if (resumed || t->cyc_last || !t->has_anchor ||
+	    (t->anchor_is_tsc && !is_tsc && t->anchor_cycles == 0)) {
 		t->has_anchor = true;
 		t->anchor_is_tsc = is_tsc;
 		t->anchor_tsc = tsc;
@@ -105,7 +108,9 @@ static bool has_ctc_ratio(const struct pttime *t)
 	return t->config.tsc_ctc_n && t->config.tsc_ctc_d && t->config.mtc_shift < 32;
 }
 
-/* The crystal's counter stood at `ctc`, and its last tick was `fc` TSC ticks before the TSC packet. */
+/*
+ * The crystal's counter stood at `ctc`, and its last tick was `fc` TSC ticks before the TSC packet.
+ */
 void pttime_tma(struct pttime *t, uint64_t ctc, uint64_t fc)
 {
 	if (!t->has_tsc || !has_ctc_ratio(t))
@@ -139,7 +144,10 @@ void pttime_mtc(struct pttime *t, uint8_t ctc)
 		const uint64_t low = t->ctc_base & (span - 1) & 0xffff;
 		uint64_t at = (uint64_t)ctc << shift;
 
-		/* TMA has 16 bits: of a counter that MTC cuts above them, what it lacks is the MTC's. */
+		/*
+		 * TMA has 16 bits: of a counter that MTC cuts above them, what it lacks is the
+		 * MTC's.
+		 */
 		if (span > 0x10000)
 			at &= 0xffff;
 		t->ctc = (at - low) & ((span > 0x10000 ? 0x10000 : span) - 1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time from the timing packets: TSC as it comes, and between two of them what MTC, CYC and CBR say (Intel SDM volume 3,
- * "Intel Processor Trace", timing packets). It steps back where an estimate was later than the stamp that follows it, never
- * to before a stamp; a step back that stamps ask for is counted.
+ * Time from the timing packets: TSC as it comes, and between two of them what MTC, CYC and CBR say
+ * (Intel SDM volume 3, "Intel Processor Trace", timing packets). It steps back where an estimate
+ * was later than the stamp that follows it, never to before a stamp; a step back that stamps ask
+ * for is counted.
  */
 #pragma once
 
@@ -13,7 +14,8 @@ struct pttime_config {
 	uint32_t tsc_ctc_n, tsc_ctc_d; /* CPUID.15H: EBX, EAX; 0: not known, MTC says nothing */
 	uint32_t mtc_shift;	       /* an MTC every 2^shift ticks of the CTC */
 	uint32_t nominal_ratio;	       /* core:bus at which the TSC runs; 0: CYC says nothing */
-	uint64_t reference;	       /* a TSC of the recording: what the packets have not, their highest byte; 0: none */
+	/* a TSC of the recording: what the packets have not, their highest byte; 0: none */
+	uint64_t reference;
 };
 
 struct pttime {
@@ -24,12 +26,19 @@ struct pttime {
 	/* at cyc_base so many cycles had been counted less: a CYC counts from the CYC before it */
 	uint64_t cyc_base, cycles;
 	bool has_cyc;
-	bool cyc_last; /* the last packet of time was a CYC: what it counted ends where the next packet is */
-	/* the crystal's counter: at ctc_base it was tsc_base; ctc ticks have gone by until the last MTC */
+	/* the last packet of time was a CYC: what it counted ends where the next packet is */
+	bool cyc_last;
+	/*
+	 * the crystal's counter: at ctc_base it was tsc_base; ctc ticks have gone by until the last
+	 * MTC
+	 */
 	uint64_t ctc_base, tsc_base, ctc;
 	uint8_t last_mtc;
 	bool has_ctc, first_mtc;
-	/* how long a cycle is: measured up to an MTC or the TSC of a PSB, else from the core:bus ratio */
+	/*
+	 * how long a cycle is: measured up to an MTC or the TSC of a PSB, else from the core:bus
+	 * ratio
+	 */
 	uint64_t anchor_tsc, anchor_cycles, cal_tsc, cal_cycles;
 	bool has_anchor; /* nothing was lost since then */
 	bool anchor_is_tsc;

@@ -18,7 +18,8 @@
 #include "decode/pt/packet.h"
 
 #define MAX_DIFFERENCES 32u
-#define MAX_DROPPED 65536u /* runs of libipt for one of ours: it may be in a loop that no packet decides */
+/* runs of libipt for one of ours: it may be in a loop that no packet decides */
+#define MAX_DROPPED 65536u
 
 /* Instructions in one line. */
 struct line {
@@ -56,7 +57,8 @@ struct verify {
 
 /* ---- libipt */
 
-static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
+static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip,
+		     void *context)
 {
 	const struct verify *v = context;
 	size_t done = 0;
@@ -101,7 +103,8 @@ static int open_libipt(struct verify *v, const struct auxtrace_config *config)
 	return pt_image_set_callback(image, read_code, v) < 0 ? -EINVAL : 0;
 }
 
-int verify_new(const struct auxtrace_config *config, struct ptcode *code, const uint8_t *bytes, size_t n, struct verify **ret)
+int verify_new(const struct auxtrace_config *config, struct ptcode *code, const uint8_t *bytes,
+	       size_t n, struct verify **ret)
 {
 	_cleanup_(verify_freep) struct verify *v = calloc(1, sizeof(*v));
 	int r;
@@ -182,7 +185,9 @@ static uint64_t end_of(const struct verify *v, const struct pt_block *b)
 
 	if (b->truncated)
 		return b->end_ip + b->size;
-	return v->space && ptcode_insn(v->code, v->space, b->end_ip, b->mode == ptem_64bit, &insn) ? b->end_ip + insn.length : b->end_ip + 1;
+	return v->space && ptcode_insn(v->code, v->space, b->end_ip, b->mode == ptem_64bit, &insn)
+		       ? b->end_ip + insn.length
+		       : b->end_ip + 1;
 }
 
 static void stop(struct verify *v, int status)
@@ -209,7 +214,10 @@ static bool next_block(struct verify *v, struct line *ret)
 		if (b.ninsn == 0)
 			continue;
 		(void)pt_blk_get_offset(v->libipt, &offset);
-		*ret = (struct line){.start = b.ip, .end = end_of(v, &b), .n = b.ninsn, .offset = offset};
+		*ret = (struct line){.start = b.ip,
+				     .end = end_of(v, &b),
+				     .n = b.ninsn,
+				     .offset = offset};
 		return true;
 	}
 	stop(v, v->status < 0 ? v->status : v->status & pts_eos ? -pte_eos : -pte_internal);
@@ -264,7 +272,8 @@ static bool begin_again(struct verify *v)
 
 /* ---- the comparison */
 
-static void differ(struct verify *v, enum verify_kind kind, const struct line *ours, enum ptflow_error error)
+static void differ(struct verify *v, enum verify_kind kind, const struct line *ours,
+		   enum ptflow_error error)
 {
 	struct verify_result *r = &v->result;
 	struct ptpacket pk;
@@ -277,11 +286,14 @@ static void differ(struct verify *v, enum verify_kind kind, const struct line *o
 	r->libipt_offset = v->theirs.start ? v->theirs.offset : r->offset;
 	r->ip = ours->start;
 	r->libipt_ip = v->theirs.start;
-	if (kind == VERIFY_OTHER && ours->start == v->theirs.start) /* one goes further: to where the other one branches */
+	/* one goes further: to where the other one branches */
+	if (kind == VERIFY_OTHER && ours->start == v->theirs.start)
 		r->ip = r->libipt_ip = ours->end < v->theirs.end ? ours->end : v->theirs.end;
 	r->libipt_error = kind == VERIFY_LIBIPT_STOPS ? v->error : 0;
 	r->error = error;
-	r->packet = ptpacket_read(v->bytes + r->offset, v->bytes + v->n_bytes, &pk) == 0 ? pk.type : (uint8_t)_PT_PACKET_MAX;
+	r->packet = ptpacket_read(v->bytes + r->offset, v->bytes + v->n_bytes, &pk) == 0
+			    ? pk.type
+			    : (uint8_t)_PT_PACKET_MAX;
 	r->again_ip = 0;
 }
 
@@ -302,10 +314,13 @@ static bool is_same(const struct verify *v, const struct line *ours)
 	const struct line *t = &v->theirs;
 
 	if (v->seeking)
-		return t->start >= ours->start && t->start < ours->end && (t->end == ours->end || ours->cut || t->cut);
+		return t->start >= ours->start && t->start < ours->end &&
+		       (t->end == ours->end || ours->cut || t->cut);
 	if (t->start != ours->start)
 		return false;
-	return (t->end == ours->end && t->n == ours->n) || ((ours->cut || t->cut) && (ours->cut || ours->end > t->end) && (t->cut || t->end > ours->end));
+	return (t->end == ours->end && t->n == ours->n) ||
+	       ((ours->cut || t->cut) && (ours->cut || ours->end > t->end) &&
+		(t->cut || t->end > ours->end));
 }
 
 /* `lost`: where it ends we have lost the way. */
@@ -320,7 +335,8 @@ static void compare(struct verify *v, const struct line *ours, bool lost)
 			continue;
 		}
 		if (is_same(v, ours)) {
-			const bool stopped = v->theirs.cut && !lost && v->theirs.end < ours->end && v->error != pte_eos;
+			const bool stopped = v->theirs.cut && !lost && v->theirs.end < ours->end &&
+					     v->error != pte_eos;
 
 			if (stopped && !v->seeking)
 				differ(v, VERIFY_LIBIPT_STOPS, ours, PTFLOW_E_NONE);
@@ -404,7 +420,8 @@ static void add_address(struct json_object *o, const char *key, uint64_t v)
 	json_add_string(o, key, text);
 }
 
-void verify_report_add(struct verify_report *r, const struct verify_result *b, uint32_t buffer, uint64_t offset)
+void verify_report_add(struct verify_report *r, const struct verify_result *b, uint32_t buffer,
+		       uint64_t offset)
 {
 	static const char *const kinds[] = {[VERIFY_OTHER] = "other instructions",
 		[VERIFY_LIBIPT_STOPS] = "libipt stops",
@@ -425,7 +442,9 @@ void verify_report_add(struct verify_report *r, const struct verify_result *b, u
 	json_add_uint(o, "buffer", buffer);
 	json_add_uint(o, "offset", offset + b->offset);
 	json_add_uint(o, "libipt_offset", offset + b->libipt_offset);
-	json_add_string(o, "packet", b->packet < _PT_PACKET_MAX ? ptpacket_name((enum ptpacket_type)b->packet) : "none");
+	json_add_string(o, "packet",
+			b->packet < _PT_PACKET_MAX ? ptpacket_name((enum ptpacket_type)b->packet)
+						   : "none");
 	add_address(o, "address", b->ip);
 	add_address(o, "libipt_address", b->libipt_ip);
 	if (b->libipt_error)

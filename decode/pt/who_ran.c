@@ -104,13 +104,18 @@ static int on_start(struct who_ran *o, const struct perfevent *ev)
 	return ev->pid == UINT32_MAX ? 0 : add(o, ev->cpu, &c);
 }
 
-/* A thread that executes a program has the number of its process from then on, and no switch says so. */
+/*
+ * A thread that executes a program has the number of its process from then on, and no switch says
+ * so.
+ */
 static int on_exec(struct who_ran *o, const struct perfevent *ev)
 {
 	const struct change c = {.time = ev->time, .pid = ev->pid, .tid = ev->tid, .known = true};
 	const struct cpu_changes *l = ev->cpu < MAX_CPUS ? &o->cpus[ev->cpu] : NULL;
 
-	return l && l->n && l->v[l->n - 1].known && l->v[l->n - 1].pid == ev->pid ? add(o, ev->cpu, &c) : 0;
+	return l && l->n && l->v[l->n - 1].known && l->v[l->n - 1].pid == ev->pid
+		       ? add(o, ev->cpu, &c)
+		       : 0;
 }
 
 int who_ran_new(struct budget *budget, struct who_ran **ret)
@@ -126,7 +131,8 @@ int who_ran_new(struct budget *budget, struct who_ran **ret)
 
 int who_ran_record(struct who_ran *o, const struct perfevent *ev)
 {
-	if (ev->pid != UINT32_MAX && ev->pid != 0 && ev->tid != 0 && (uintptr_t)hashmap_pointer(&o->pids, ev->tid) != ev->pid) {
+	if (ev->pid != UINT32_MAX && ev->pid != 0 && ev->tid != 0 &&
+	    (uintptr_t)hashmap_pointer(&o->pids, ev->tid) != ev->pid) {
 		int r = hashmap_put_pointer(&o->pids, ev->tid, (void *)(uintptr_t)ev->pid);
 
 		if (r < 0)
@@ -141,7 +147,8 @@ int who_ran_record(struct who_ran *o, const struct perfevent *ev)
 	if (ev->kind == PERFEVENT_COMM && ev->comm.exec && ev->time)
 		return on_exec(o, ev);
 	if (ev->kind == PERFEVENT_SAMPLE && perfattr_is_bpf_output(ev->attr) &&
-		ev->sample.raw_size >= sizeof(struct tracerd_sched_event) && load_u32(ev->sample.raw) == SCHEDEV_MAGIC)
+	    ev->sample.raw_size >= sizeof(struct tracerd_sched_event) &&
+	    load_u32(ev->sample.raw) == SCHEDEV_MAGIC)
 		return on_sched(o, ev);
 	return 0;
 }
@@ -169,8 +176,8 @@ struct who_ran *who_ran_free(struct who_ran *o)
 	return NULL;
 }
 
-unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, uint64_t to, struct who_ran_span *ret,
-			  unsigned int room)
+unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, uint64_t to,
+			  struct who_ran_span *ret, unsigned int room)
 {
 	const struct cpu_changes *l;
 	size_t low = 0, high;
@@ -189,7 +196,8 @@ unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, u
 		else
 			high = mid;
 	}
-	for (size_t i = low ? low - 1 : 0; i < l->n && n < room && (l->v[i].time <= to || i + 1 == low); i++) {
+	for (size_t i = low ? low - 1 : 0;
+	     i < l->n && n < room && (l->v[i].time <= to || i + 1 == low); i++) {
 		const struct change *c = &l->v[i];
 
 		if (!c->known)
@@ -204,15 +212,18 @@ unsigned int who_ran_find(const struct who_ran *o, int32_t cpu, uint64_t from, u
 
 bool who_ran_knows(const struct who_ran *o, int32_t cpu, uint64_t to)
 {
-	return cpu >= 0 && (uint32_t)cpu < MAX_CPUS && o->cpus[cpu].n && o->cpus[cpu].v[0].time <= to;
+	return cpu >= 0 && (uint32_t)cpu < MAX_CPUS && o->cpus[cpu].n &&
+	       o->cpus[cpu].v[0].time <= to;
 }
 
-bool who_ran_stayed(const struct who_ran *o, int32_t other_than, uint32_t tid, uint64_t from, uint64_t to)
+bool who_ran_stayed(const struct who_ran *o, int32_t other_than, uint32_t tid, uint64_t from,
+		    uint64_t to)
 {
 	for (int32_t cpu = 0; (uint32_t)cpu < MAX_CPUS; cpu++) {
 		struct who_ran_span span;
 
-		if (cpu != other_than && o->cpus[cpu].n && who_ran_find(o, cpu, from, from, &span, 1) == 1 && span.tid == tid &&
+		if (cpu != other_than && o->cpus[cpu].n &&
+		    who_ran_find(o, cpu, from, from, &span, 1) == 1 && span.tid == tid &&
 		    span.from <= from && span.to >= to)
 			return true;
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Events of programs in a replay: whose they are. What a program says about its threads counts for that
- * program only: a number that is another process's thread gets a made-up one.
+ * Events of programs in a replay: whose they are. What a program says about its threads counts for
+ * that program only: a number that is another process's thread gets a made-up one.
  */
 #include "config.h"
 
@@ -11,7 +11,9 @@
 #include "decode/replay/session_internal.h"
 #include "decode/rings/event.h"
 
-/* Threads of one process that no record names: its rings had so many writers, or it made them up. */
+/*
+ * Threads of one process that no record names: its rings had so many writers, or it made them up.
+ */
 #define MAX_EVENT_THREADS 4096u
 
 struct thread *session_program_thread(struct session *s, uint32_t pid, uint32_t *tid)
@@ -43,7 +45,10 @@ int session_on_program_event(struct session *s, const struct ringevent *event)
 
 	if (s->o.events_end_ns && ev.ts > s->o.events_end_ns) {
 		s->events_late++;
-		/* A ring that was overwritten as a whole between the freeze and its copy: its thread is there, and says so. */
+		/*
+		 * A ring that was overwritten as a whole between the freeze and its copy: its
+		 * thread is there, and says so.
+		 */
 		if (ev.kind == RINGEVENT_LOST)
 			s->overtaken_tid = ev.tid;
 		else if (ev.kind != RINGEVENT_THREAD || ev.tid != s->overtaken_tid)

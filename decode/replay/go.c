@@ -12,7 +12,8 @@
 #define FIRST_FRAMES 16u
 
 /* The thread that the event is about, declared; 0: none. */
-static int thread_of(struct session *s, struct session_go *go, const struct goevent *ev, uint64_t ts, uint32_t *ret)
+static int thread_of(struct session *s, struct session_go *go, const struct goevent *ev,
+		     uint64_t ts, uint32_t *ret)
 {
 	bool foreign;
 	struct thread *t;
@@ -51,15 +52,20 @@ void session_on_goroutine(struct session *s, struct thread *t, uint64_t ts, uint
 	t->goroutine_at = ts;
 }
 
-/* What a signal or the runtime has put on top of a function that may keep no frame pointer, so that its caller is missing. */
+/*
+ * What a signal or the runtime has put on top of a function that may keep no frame pointer, so that
+ * its caller is missing.
+ */
 static bool is_interruption(const char *name)
 {
-	return strncmp(name, "runtime.sigreturn", 17) == 0 || strncmp(name, "runtime.asyncPreempt", 20) == 0;
+	return strncmp(name, "runtime.sigreturn", 17) == 0 ||
+	       strncmp(name, "runtime.asyncPreempt", 20) == 0;
 }
 
 /*
- * A whole stack begins with what the runtime has put there for the goroutine to return to. Of a function that keeps no frame
- * pointer the caller may be missing: only what has called something else is the first for certain.
+ * A whole stack begins with what the runtime has put there for the goroutine to return to. Of a
+ * function that keeps no frame pointer the caller may be missing: only what has called something
+ * else is the first for certain.
  */
 static const char *first_function(const struct session *s, uint32_t stack)
 {
@@ -71,7 +77,8 @@ static const char *first_function(const struct session *s, uint32_t stack)
 	n = stacktab_frames(s->o.st, stack, frames, FIRST_FRAMES);
 	for (uint32_t i = 0; i < n; i++) {
 		stacktab_info(s->o.st, frames[i], &info);
-		if (i == 0 && strcmp(info.name, "runtime.goexit") != 0 && strcmp(info.name, "runtime.goexit.abi0") != 0)
+		if (i == 0 && strcmp(info.name, "runtime.goexit") != 0 &&
+		    strcmp(info.name, "runtime.goexit.abi0") != 0)
 			return "";
 		if (i > 0 && is_interruption(info.name))
 			return "";
@@ -123,12 +130,14 @@ int session_on_go(struct session *s, struct session_go *go)
 
 		if (!p)
 			return -ENOMEM;
-		r = timeline_answer(timeline_go_begin(s->o.tl, p->pid, ts, gofeed_survey(go->feed), &go->timeline));
+		r = timeline_answer(timeline_go_begin(s->o.tl, p->pid, ts, gofeed_survey(go->feed),
+						      &go->timeline));
 	}
 	if (r >= 0 && go->timeline && ev) {
 		r = thread_of(s, go, ev, ts, &tid);
 		if (r >= 0)
-			r = timeline_answer(timeline_go_event(s->o.tl, go->timeline, ts, tid, ev, gofeed_generation(go->feed)));
+			r = timeline_answer(timeline_go_event(s->o.tl, go->timeline, ts, tid, ev,
+							      gofeed_generation(go->feed)));
 	} else if (r >= 0 && go->timeline) {
 		r = timeline_answer(timeline_go_end(s->o.tl, go->timeline, ts));
 	}

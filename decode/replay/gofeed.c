@@ -11,7 +11,10 @@
 #include "decode/go/reader.h"
 #include "decode/rings/event.h"
 
-/* On Linux the trace's clock is MONOTONIC, and a snapshot of both differs by a tick. Elsewhere it is another one. */
+/*
+ * On Linux the trace's clock is MONOTONIC, and a snapshot of both differs by a tick. Elsewhere it
+ * is another one.
+ */
 #define SAME_CLOCK_NS 1000000u
 
 struct gofeed {
@@ -47,7 +50,8 @@ static uint64_t monotonic(const struct gofeed *f, uint64_t trace)
 /* What was already so when the trace began is told late, perhaps after the freeze. */
 static bool is_status(const struct goevent *e)
 {
-	return e->kind == GOEVENT_TRANSITION && e->scope == GOSCOPE_GOROUTINE && e->from == GOSTATE_UNDETERMINED;
+	return e->kind == GOEVENT_TRANSITION && e->scope == GOSCOPE_GOROUTINE &&
+	       e->from == GOSTATE_UNDETERMINED;
 }
 
 int gofeed_next(struct gofeed *f)
@@ -139,7 +143,8 @@ const struct gosurvey *gofeed_survey(const struct gofeed *f)
 
 static int by_inner(const void *key, const void *elem)
 {
-	const uint32_t inner = *(const uint32_t *)key, other = ((const struct gofeed_tid *)elem)->inner;
+	const uint32_t inner = *(const uint32_t *)key,
+		       other = ((const struct gofeed_tid *)elem)->inner;
 
 	return inner < other ? -1 : inner > other;
 }
@@ -148,7 +153,8 @@ static int by_inner(const void *key, const void *elem)
 static uint32_t host_tid(const struct gofeed *f, uint32_t inner)
 {
 	const struct gofeed_tid *t =
-		f->o.n_tids ? bsearch(&inner, f->o.tids, f->o.n_tids, sizeof(*f->o.tids), by_inner) : NULL;
+		f->o.n_tids ? bsearch(&inner, f->o.tids, f->o.n_tids, sizeof(*f->o.tids), by_inner)
+			    : NULL;
 
 	return t ? t->tid : 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the execution trace of one Go program in a replay: reads it twice, first for what is known only later
- * (decode/go/survey.h), then event by event, and puts each at its time on the input's clock. It does not know what is drawn.
+ * Owns the execution trace of one Go program in a replay: reads it twice, first for what is known
+ * only later (decode/go/survey.h), then event by event, and puts each at its time on the input's
+ * clock. It does not know what is drawn.
  */
 #pragma once
 
@@ -24,15 +25,20 @@ struct gofeed_tid {
 struct gofeed_options {
 	int fd;		  /* borrowed: a file, read from its begin */
 	uint32_t pid;	  /* 0: not known */
-	bool foreign_tids; /* they are of a pid namespace: only those in `tids` are known, by `inner` */
+	/* they are of a pid namespace: only those in `tids` are known, by `inner` */
+	bool foreign_tids;
 	const struct gofeed_tid *tids;
 	size_t n_tids;
 	struct clock_map *clocks; /* of the input; borrowed */
-	uint64_t end_ns;  /* input clock; later is left out, as nothing else is known of that time; 0: nothing is */
+	/* input clock; later is left out, as nothing else is known of that time; 0: nothing is */
+	uint64_t end_ns;
 	struct budget *budget;
 };
 
-/* 0, -ENOMEM or -errno of the file. What is wrong with the trace itself is said by gofeed_why(), and what came before is right. */
+/*
+ * 0, -ENOMEM or -errno of the file. What is wrong with the trace itself is said by gofeed_why(),
+ * and what came before is right.
+ */
 int gofeed_new(const struct gofeed_options *options, struct gofeed **ret) _must_check_;
 struct gofeed *gofeed_free(struct gofeed *f);
 DEFINE_CLEANUP(struct gofeed *, gofeed_free)
@@ -40,7 +46,10 @@ DEFINE_CLEANUP(struct gofeed *, gofeed_free)
 const struct gofeed_options *gofeed_options(const struct gofeed *f);
 uint32_t gofeed_pid(const struct gofeed *f);
 const struct gosurvey *gofeed_survey(const struct gofeed *f);
-/* The thread of that number (M) as the recording knows it; 0: none. *ret_foreign: the recording cannot know it. */
+/*
+ * The thread of that number (M) as the recording knows it; 0: none. *ret_foreign: the recording
+ * cannot know it.
+ */
 uint32_t gofeed_tid(struct gofeed *f, uint64_t m, bool *ret_foreign);
 
 /* When the trace's last event is, on the input's clock. */

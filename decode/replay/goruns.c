@@ -23,7 +23,8 @@ struct runs_thread {
 	struct edge *v;
 	uint32_t n, room;
 	uint32_t next; /* is told next */
-	bool unbroken; /* its last edge is out of a system call, without a processor, and it has got none since */
+	/* its last edge is out of a system call, without a processor, and it has got none since */
+	bool unbroken;
 	struct runs_thread *older;
 };
 
@@ -85,8 +86,9 @@ static bool is_on_thread(enum gostate state)
 }
 
 /*
- * Out of a system call whose processor was taken the runtime tells that the goroutine stopped, and that it goes on, without a switch in
- * between: it has got another processor before it tells. Where there is a switch it gets that later.
+ * Out of a system call whose processor was taken the runtime tells that the goroutine stopped, and
+ * that it goes on, without a switch in between: it has got another processor before it tells. Where
+ * there is a switch it gets that later.
  */
 static bool goes_on(struct goruns *g, uint32_t tid, const struct goevent *ev)
 {
@@ -109,7 +111,8 @@ static bool add(struct goruns *g, uint32_t tid, uint64_t ns, const struct goeven
 
 	if (!t || !has_room(g, t))
 		return false;
-	if (begins && (!take(g, hashmap_more_bytes(&g->runs)) || hashmap_put(&g->runs, 0, ev->id, run) < 0))
+	if (begins &&
+	    (!take(g, hashmap_more_bytes(&g->runs)) || hashmap_put(&g->runs, 0, ev->id, run) < 0))
 		return false;
 	t->v[t->n++] = (struct edge){.ns = ns, .goroutine = ev->id, .run = run, .begins = begins};
 	t->unbroken = ev->from == GOSTATE_SYSCALL && ev->to == GOSTATE_RUNNABLE;
@@ -130,7 +133,9 @@ static int read_all(struct goruns *g, struct gofeed *feed)
 	int r = 0;
 
 	g->begin_ns = gofeed_peek(feed);
-	for (const struct goevent *ev; r == 0 && gofeed_peek(feed) != UINT64_MAX && (ev = gofeed_event(feed)); r = gofeed_next(feed)) {
+	for (const struct goevent *ev;
+	     r == 0 && gofeed_peek(feed) != UINT64_MAX && (ev = gofeed_event(feed));
+	     r = gofeed_next(feed)) {
 		bool foreign;
 		uint32_t tid;
 
@@ -138,7 +143,8 @@ static int read_all(struct goruns *g, struct gofeed *feed)
 			continue;
 		if (ev->scope == GOSCOPE_PROC && ev->to == GOSTATE_RUNNING)
 			gets_processor(g, gofeed_tid(feed, ev->m, &foreign));
-		if (ev->scope != GOSCOPE_GOROUTINE || is_on_thread(ev->from) == is_on_thread(ev->to))
+		if (ev->scope != GOSCOPE_GOROUTINE ||
+		    is_on_thread(ev->from) == is_on_thread(ev->to))
 			continue;
 		tid = gofeed_tid(feed, ev->m, &foreign);
 		if (tid && goes_on(g, tid, ev))
@@ -187,7 +193,8 @@ struct goruns *goruns_free(struct goruns *g)
 	return NULL;
 }
 
-bool goruns_next(struct goruns *g, uint32_t tid, uint64_t since, bool begins, uint64_t *ret_goroutine, uint64_t *ret_run)
+bool goruns_next(struct goruns *g, uint32_t tid, uint64_t since, bool begins,
+		 uint64_t *ret_goroutine, uint64_t *ret_run)
 {
 	struct runs_thread *t = hashmap_pointer(&g->threads, tid);
 

@@ -42,7 +42,8 @@ struct walk {
 	struct process_maps *maps;
 	struct measure *measure; /* NULL: the attributes have the period */
 	struct ring *rings;	 /* of each CPU; NULL: they do not keep the newest */
-	uint64_t *lost_last;	 /* of each CPU, the time of its last record; NULL: nothing was lost */
+	/* of each CPU, the time of its last record; NULL: nothing was lost */
+	uint64_t *lost_last;
 	uint64_t complete_from;
 	size_t max_losses;
 };
@@ -136,7 +137,9 @@ static uint64_t complete_from(const struct walk *w)
 	for (size_t i = 0; i < MAX_CPUS; i++)
 		if (w->rings[i].bytes > largest)
 			largest = w->rings[i].bytes;
-	/* All are of one size, a power of two. One is full but for a record, or has not come round. */
+	/*
+	 * All are of one size, a power of two. One is full but for a record, or has not come round.
+	 */
 	while (room < largest)
 		room *= 2;
 	for (size_t i = 0; i < MAX_CPUS; i++)
@@ -145,7 +148,10 @@ static uint64_t complete_from(const struct walk *w)
 	return from;
 }
 
-/* ---- losses: which records they were is not known, so they count from the record before on that CPU */
+/*
+ * ---- losses: which records they were is not known, so they count from the record before on that
+ * CPU
+ */
 
 static void loss_record(struct walk *w, const struct perfevent *ev)
 {
@@ -157,7 +163,9 @@ static void loss_record(struct walk *w, const struct perfevent *ev)
 	if (ev->kind == PERFEVENT_LOST && ev->lost.count && p->n_losses == w->max_losses)
 		p->losses[p->n_losses - 1].end = ev->time;
 	else if (ev->kind == PERFEVENT_LOST && ev->lost.count)
-		p->losses[p->n_losses++] = (struct prescan_loss){.begin = last && *last ? *last : ev->time, .end = ev->time};
+		p->losses[p->n_losses++] =
+			(struct prescan_loss){.begin = last && *last ? *last : ev->time,
+					      .end = ev->time};
 	if (last)
 		*last = ev->time;
 }
@@ -196,9 +204,12 @@ int prescan_run(const struct prescan_options *o, struct prescan *ret)
 	if (!ret->period_ns && !(measure = calloc(1, sizeof(*measure))))
 		return -ENOMEM;
 	/* Exact calls do not hang on what is missing around them. */
-	if (!o->pt && o->complete_from && is_backward(pd) && !(rings = calloc(MAX_CPUS, sizeof(*rings))))
+	if (!o->pt && o->complete_from && is_backward(pd) &&
+	    !(rings = calloc(MAX_CPUS, sizeof(*rings))))
 		return -ENOMEM;
-	w.max_losses = o->pt ? 0 : pd->n_records[PERF_RECORD_LOST] + pd->n_records[PERF_RECORD_LOST_SAMPLES];
+	w.max_losses =
+		o->pt ? 0
+		      : pd->n_records[PERF_RECORD_LOST] + pd->n_records[PERF_RECORD_LOST_SAMPLES];
 	if (w.max_losses > MAX_LOSSES)
 		w.max_losses = MAX_LOSSES;
 	if (w.max_losses) {

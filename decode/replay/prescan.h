@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must be known of all records before the first is replayed. Owns the one walk over them that finds it out. The decoder
- * of PT (decode/replay/pt.h) and the maps that it needs take part in it; where nobody has to know anything there is none.
+ * What must be known of all records before the first is replayed. Owns the one walk over them that
+ * finds it out. The decoder of PT (decode/replay/pt.h) and the maps that it needs take part in it;
+ * where nobody has to know anything there is none.
  */
 #pragma once
 
@@ -18,8 +19,8 @@ struct replay_pt;
 struct prescan {
 	uint64_t period_ns; /* that a sample stands for; 0: not known */
 	/*
-	 * Where perf's rings kept only the newest (record --overwrite): since when there is all of every CPU; 0 if they did
-	 * not, or nothing of them was overwritten.
+	 * Where perf's rings kept only the newest (record --overwrite): since when there is all of
+	 * every CPU; 0 if they did not, or nothing of them was overwritten.
 	 */
 	uint64_t complete_from_ns;
 	/* Records were lost in these, in the order of their ends. */

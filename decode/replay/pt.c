@@ -22,8 +22,8 @@
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
 
-int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget, struct dump *dump, bool inlined,
-		  bool verify, struct replay_pt **ret)
+int replay_pt_new(struct perfdata *pd, struct workers *workers, struct budget *budget,
+		  struct dump *dump, bool inlined, bool verify, struct replay_pt **ret)
 {
 	_cleanup_(replay_pt_freep) struct replay_pt *p = calloc(1, sizeof(*p));
 	int r;
@@ -138,7 +138,8 @@ static struct pt_program *program_of(struct replay_pt *p, uint32_t pid)
 	program = calloc(1, sizeof(*program));
 	if (!program)
 		return NULL;
-	if (waiting_new(p->budget, &program->waiting) < 0 || hashmap_put_pointer(&p->programs, pid, program) < 0) {
+	if (waiting_new(p->budget, &program->waiting) < 0 ||
+	    hashmap_put_pointer(&p->programs, pid, program) < 0) {
 		waiting_free(program->waiting);
 		free(program);
 		return NULL;
@@ -227,7 +228,8 @@ static struct pt_thread *thread_of(struct replay_pt *p, uint32_t pid, uint32_t t
 	}
 	t->p = p;
 	t->tid = tid;
-	if (callstack_new(&replay_pt_drawing, t, p->budget, &t->calls) < 0 || hashmap_put_pointer(&p->threads, tid, t) < 0) {
+	if (callstack_new(&replay_pt_drawing, t, p->budget, &t->calls) < 0 ||
+	    hashmap_put_pointer(&p->threads, tid, t) < 0) {
 		callstack_free(t->calls);
 		free(t);
 		budget_give(p->budget, THREAD_BYTES);
@@ -247,10 +249,14 @@ int replay_pt_peek(struct replay_pt *p, uint64_t *ret_ns)
 	return r < 0 ? r : 0;
 }
 
-/* Who and what code it is may be another one only where tracing begins, out of the kernel, and once its calls were ended. */
+/*
+ * Who and what code it is may be another one only where tracing begins, out of the kernel, and once
+ * its calls were ended.
+ */
 static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev)
 {
-	const bool begins = ev->flow->kind == PTFLOW_ENABLE || ev->flow->kind == PTFLOW_RESYNC || pt_event_leaves_kernel(ev->flow);
+	const bool begins = ev->flow->kind == PTFLOW_ENABLE || ev->flow->kind == PTFLOW_RESYNC ||
+			    pt_event_leaves_kernel(ev->flow);
 
 	if (!t->space || begins)
 		t->space = process_maps_at(p->maps, ev->pid, ev->ns);
@@ -261,7 +267,8 @@ static int begin_event(struct replay_pt *p, struct pt_thread *t, const struct pi
 }
 
 /* Where code is missing the way is lost, until the next event of the trace. */
-static int account_missing(struct replay_pt *p, const struct pt_thread *t, const struct pipeline_event *ev)
+static int account_missing(struct replay_pt *p, const struct pt_thread *t,
+			   const struct pipeline_event *ev)
 {
 	const struct mapping *map;
 	int r = 0;
@@ -284,13 +291,16 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 
 	p->ns = ev->ns;
 	p->interpolated = ev->flow->interpolated;
-	t = p->last && p->last->tid == ev->tid && p->last->pid == ev->pid ? p->last : thread_of(p, ev->pid, ev->tid);
+	t = p->last && p->last->tid == ev->tid && p->last->pid == ev->pid
+		    ? p->last
+		    : thread_of(p, ev->pid, ev->tid);
 	if (!t)
 		return -ENOMEM;
 	p->last = t;
 	t->insns += ev->insns;
 	r = begin_event(p, t, ev);
-	if (r == 0 && ev->flow->kind != PTFLOW_NOTE && (p->missing || ev->flow->kind == PTFLOW_DESYNC))
+	if (r == 0 && ev->flow->kind != PTFLOW_NOTE &&
+	    (p->missing || ev->flow->kind == PTFLOW_DESYNC))
 		r = account_missing(p, t, ev);
 	if (r < 0)
 		return r;
@@ -301,7 +311,9 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 	if (!t->space)
 		return 0;
 	if (p->dump && !t->dump)
-		r = dump_thread(p->dump, ev->pid, ev->tid, t->thread->name[0] ? t->thread->name : t->thread->process->name, &t->dump);
+		r = dump_thread(p->dump, ev->pid, ev->tid,
+				t->thread->name[0] ? t->thread->name : t->thread->process->name,
+				&t->dump);
 	if (r < 0)
 		return r;
 	if (ev->flow->loads_sp)
@@ -317,7 +329,9 @@ static int step(struct replay_pt *p, const struct pipeline_event *ev)
 			pt_inline_go_on(t, ev->flow);
 	}
 	if (ev->flow->kind != PTFLOW_NOTE)
-		set_running(t, ev->flow->kind != PTFLOW_DISABLE && ev->flow->kind != PTFLOW_DISABLE_ASYNC && callstack_runs_goroutines(t->calls));
+		set_running(t, ev->flow->kind != PTFLOW_DISABLE &&
+				       ev->flow->kind != PTFLOW_DISABLE_ASYNC &&
+				       callstack_runs_goroutines(t->calls));
 	t->program->inexact |= ev->flow->interpolated;
 	t->last_ns = ev->ns;
 	if (p->error < 0)
@@ -348,7 +362,9 @@ int replay_pt_run(struct replay_pt *p, struct session *s, uint64_t before, size_
 		else if (ev.tid)
 			r = step(p, &ev);
 		else
-			r = ev.flow->kind == PTFLOW_NOTE && !p->dump ? pt_notes_event(p->notes, s, NULL, &ev) : 0;
+			r = ev.flow->kind == PTFLOW_NOTE && !p->dump
+				    ? pt_notes_event(p->notes, s, NULL, &ev)
+				    : 0;
 		if (r < 0)
 			return r;
 	}
@@ -497,7 +513,9 @@ int replay_pt_off_cpu(struct replay_pt *p, uint32_t tid, uint64_t ns, const char
 {
 	const struct pt_thread *t = hashmap_pointer(&p->threads, tid);
 
-	return t && t->dump && callstack_n_open(t->calls) ? dump_remark(t->dump, (struct dump_time){.ns = ns}, why) : 0;
+	return t && t->dump && callstack_n_open(t->calls)
+		       ? dump_remark(t->dump, (struct dump_time){.ns = ns}, why)
+		       : 0;
 }
 
 int replay_pt_end_thread(struct replay_pt *p, struct session *s, uint32_t tid, uint64_t ns)
@@ -537,7 +555,8 @@ int replay_pt_finish(struct replay_pt *p, struct session *s, uint64_t ns)
 	return r;
 }
 
-void replay_pt_report_times(const struct replay_pt *p, uint64_t *setup_ns, uint64_t *run_ns, struct json_object *stages)
+void replay_pt_report_times(const struct replay_pt *p, uint64_t *setup_ns, uint64_t *run_ns,
+			    struct json_object *stages)
 {
 	const uint64_t wait = pipeline_wait_ns(p->work);
 
@@ -548,7 +567,8 @@ void replay_pt_report_times(const struct replay_pt *p, uint64_t *setup_ns, uint6
 	*run_ns -= *run_ns > wait ? wait : *run_ns;
 }
 
-void replay_pt_report(const struct replay_pt *p, struct json_object *stats, struct json_object *losses)
+void replay_pt_report(const struct replay_pt *p, struct json_object *stats,
+		      struct json_object *losses)
 {
 	struct callstack_stats sum = {0};
 	uint64_t not_told = p->runs_not_read, value;

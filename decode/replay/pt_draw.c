@@ -23,7 +23,9 @@ struct code *replay_pt_code(const struct pt_thread *t)
 	return &process->code;
 }
 
-/* The frame of a function: by its number once it was seen, since calls are many and functions few. */
+/*
+ * The frame of a function: by its number once it was seen, since calls are many and functions few.
+ */
 uint32_t replay_pt_frame(struct pt_thread *t, const struct callfunc *f, uint64_t ip)
 {
 	struct replay_pt *p = t->p;
@@ -102,7 +104,10 @@ static bool on_is_half(void *arg, uint64_t ip)
 	return slot_is_half(t->p->code, t->space, ip);
 }
 
-/* What threads do between two times of the trace has times in between: what others do then may have been before, or after. */
+/*
+ * What threads do between two times of the trace has times in between: what others do then may have
+ * been before, or after.
+ */
 static bool on_is_unordered(void *arg)
 {
 	const struct pt_thread *t = arg;
@@ -115,7 +120,8 @@ static struct callstack_run on_goroutine(void *arg, uint64_t since, bool begins)
 	const struct pt_thread *t = arg;
 	struct callstack_run run;
 
-	if (t->program && t->program->runs && goruns_next(t->program->runs, t->tid, since, begins, &run.goroutine, &run.run))
+	if (t->program && t->program->runs &&
+	    goruns_next(t->program->runs, t->tid, since, begins, &run.goroutine, &run.run))
 		return run;
 	return (struct callstack_run){0};
 }
@@ -151,18 +157,22 @@ static const char *how_of(enum callstack_why why)
 	return how[why];
 }
 
-/* Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of another one. */
+/*
+ * Whether a first frame that begins so is seen in the middle, or begins: else it takes the place of
+ * another one.
+ */
 static bool is_found(enum callstack_why why)
 {
-	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND && why != CALLSTACK_UNWOUND_DOUBTED &&
-	       why != CALLSTACK_BACK;
+	return why != CALLSTACK_TAIL && why != CALLSTACK_UNWOUND &&
+	       why != CALLSTACK_UNWOUND_DOUBTED && why != CALLSTACK_BACK;
 }
 
 /* Whether one that begins so may have callers that are not known. */
 static bool is_in_call(enum callstack_why why)
 {
-	return why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_SIGNAL || why == CALLSTACK_SIGNAL_DOUBTED ||
-	       why == CALLSTACK_SEEN || why == CALLSTACK_SEEN_CUT;
+	return why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_SIGNAL ||
+	       why == CALLSTACK_SIGNAL_DOUBTED || why == CALLSTACK_SEEN ||
+	       why == CALLSTACK_SEEN_CUT;
 }
 
 /* The line of an instruction; NULL: nobody wants to know, or nobody knows. */
@@ -189,10 +199,13 @@ struct call *replay_pt_innermost(const struct pt_thread *t)
 	uint32_t i;
 	struct call *c = callstack_innermost(t->calls, &f, &i);
 
-	return c && t->n_inlined && t->inlined[t->n_inlined - 1].within == i ? &t->inlined[t->n_inlined - 1].call : c;
+	return c && t->n_inlined && t->inlined[t->n_inlined - 1].within == i
+		       ? &t->inlined[t->n_inlined - 1].call
+		       : c;
 }
 
-void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how, const char *site)
+void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how,
+			  const char *site)
 {
 	struct replay_pt *p = t->p;
 	int r;
@@ -205,7 +218,8 @@ void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char 
 		p->error = r;
 }
 
-void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c, struct call *caller)
+void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c,
+			struct call *caller)
 {
 	struct replay_pt *p = t->p;
 	const struct timeline_return end = {.ns = time,
@@ -226,7 +240,8 @@ void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c
 		p->error = r;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call,
+		     enum callstack_why why)
 {
 	struct pt_thread *t = arg;
 	struct replay_pt *p = t->p;
@@ -242,7 +257,8 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		t->found_ns = time;
 		t->found_insns = t->insns;
 		t->outer_insns = 0;
-		r = t->dump ? dump_resync(t->dump) : timeline_resync(p->s->o.tl, t->tid, time, is_in_call(why));
+		r = t->dump ? dump_resync(t->dump)
+			    : timeline_resync(p->s->o.tl, t->tid, time, is_in_call(why));
 	}
 	if (r < 0)
 		p->error = r;
@@ -250,20 +266,23 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 		replay_pt_begin_call(t, call, how_of(why), site);
 }
 
-static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
-		       enum callstack_why why)
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr,
+		       struct call *call, uint32_t more, enum callstack_why why)
 {
 	struct pt_thread *t = arg;
 	struct replay_pt *p = t->p;
 	int r;
 
-	*call = (struct call){.frame = replay_pt_frame(t, fr->f, fr->ip), .begin = t->found_ns, .insns = t->found_insns};
+	*call = (struct call){.frame = replay_pt_frame(t, fr->f, fr->ip),
+			      .begin = t->found_ns,
+			      .insns = t->found_insns};
 	if (more == 0) {
 		call->callee_insns = t->outer_insns;
 		t->outer_insns = 0;
 	}
 	if (t->dump)
-		r = dump_outside(t->dump, replay_pt_time(p, t->found_ns), call->frame, more, how_of(why));
+		r = dump_outside(t->dump, replay_pt_time(p, t->found_ns), call->frame, more,
+				 how_of(why));
 	else
 		r = timeline_call_outside(p->s->o.tl, t->tid, time, call, more, how_of(why));
 	if (r < 0)
@@ -294,7 +313,8 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 		const struct call *c = &t->inlined[--t->n_inlined].call;
 		struct inlined *around = t->n_inlined ? &t->inlined[t->n_inlined - 1] : NULL;
 
-		replay_pt_end_call(t, time, c, around && around->within == frame ? &around->call : call);
+		replay_pt_end_call(t, time, c,
+				   around && around->within == frame ? &around->call : call);
 	}
 	replay_pt_end_call(t, time, call, replay_pt_innermost(t));
 }

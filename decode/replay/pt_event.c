@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What each event of a trace is to its thread: to the stack of calls, or as a line of the views of branches and instructions. */
+/*
+ * What each event of a trace is to its thread: to the stack of calls, or as a line of the views of
+ * branches and instructions.
+ */
 #include "config.h"
 
 #include "decode/replay/pt_internal.h"
@@ -12,7 +15,8 @@
 #include "decode/replay/pt_notes.h"
 #include "decode/replay/session_internal.h"
 
-static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev, bool async)
+static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_event *ev,
+		bool async)
 {
 	const struct ptflow_event *e = ev->flow;
 	const char *why = async ? pt_notes_why(p->notes, ev) : e->is_syscall ? "system call" : NULL;
@@ -21,7 +25,8 @@ static int stop(struct replay_pt *p, struct pt_thread *t, const struct pipeline_
 	if (!async && !why && e->from >= KERNEL_HALF)
 		why = "stopped in the kernel";
 	if (!async && !why)
-		why = auxtrace_config(p->aux)->filter[0] ? "runs outside of the address filter" : "outside of the trace";
+		why = auxtrace_config(p->aux)->filter[0] ? "runs outside of the address filter"
+							 : "outside of the trace";
 	if (!why)
 		why = "interrupted";
 	callstack_stop(t->calls, p->ns, e->from, async ? 0 : e->from + e->length);
@@ -42,7 +47,10 @@ void pt_event_forget_kernel(struct pt_thread *t)
 	t->in_kernel = t->comes = false;
 }
 
-/* Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread is seen again. */
+/*
+ * Something is missing from `ns` on: what is open ends there, and is drawn as lost until the thread
+ * is seen again.
+ */
 static int gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns, const char *what)
 {
 	pt_stacks_end(t); /* who is around what comes after the gap it cannot tell */
@@ -87,7 +95,8 @@ static const char *blind_words(const struct pt_blind *b)
 {
 	if (b->late)
 		return "not traced: its CPU came online later";
-	return b->tid || b->unknown ? "not traced: paused by a trigger" : "not traced: a snapshot was copied";
+	return b->tid || b->unknown ? "not traced: paused by a trigger"
+				    : "not traced: a snapshot was copied";
 }
 
 int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t)
@@ -112,7 +121,8 @@ int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t)
 
 static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
-	const bool entry = callstack_depth(t->calls) == 0 && ptcode_is_entry(t->space, e->to), in_kernel = t->untraced && t->in_kernel;
+	const bool entry = callstack_depth(t->calls) == 0 && ptcode_is_entry(t->space, e->to),
+		   in_kernel = t->untraced && t->in_kernel;
 	int r = replay_pt_end_blind(p, t);
 
 	if (r == 0 && t->untraced && !t->dump)
@@ -134,7 +144,10 @@ static int resume(struct replay_pt *p, struct pt_thread *t, const struct ptflow_
 	if (entry || (t->is_new && !e->at_psb))
 		callstack_begin(t->calls);
 	else if (t->is_new)
-		waiting_miss(t->program->waiting); /* the begin of the trace is not there: stacks that it has left then are not known */
+		/*
+		 * the begin of the trace is not there: stacks that it has left then are not known
+		 */
+		waiting_miss(t->program->waiting);
 	t->is_new = false;
 	callstack_resume(t->calls, p->ns, e->to);
 	return r;
@@ -157,7 +170,10 @@ static void enter_kernel(struct replay_pt *p, struct pt_thread *t, const struct 
 	callstack_call(t->calls, p->ns, e->from, back, e->to);
 }
 
-/* Where it does not go on as it was entered: in a signal's handler, or a new program. Then it is as if the kernel had not been traced. */
+/*
+ * Where it does not go on as it was entered: in a signal's handler, or a new program. Then it is as
+ * if the kernel had not been traced.
+ */
 static void leave_kernel(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
 	const uint64_t ip = t->entered_ip, back = t->entered_back;
@@ -186,15 +202,17 @@ static void far(struct replay_pt *p, struct pt_thread *t, const struct ptflow_ev
 		leave_kernel(p, t, e);
 	else if (e->to >= KERNEL_HALF && (e->from < KERNEL_HALF || e->kind == PTFLOW_ASYNC))
 		enter_kernel(p, t, e);
-	else if (e->from >= KERNEL_HALF && ptcode_insn(p->code, t->space, e->from, !e->is32, &insn) && insn.kind == INSN_FAR_RET)
+	else if (e->from >= KERNEL_HALF &&
+		 ptcode_insn(p->code, t->space, e->from, !e->is32, &insn) &&
+		 insn.kind == INSN_FAR_RET)
 		callstack_return(t->calls, p->ns, e->from, e->to);
 	else
 		callstack_jump(t->calls, p->ns, e->from, e->to, true);
 }
 
 /*
- * The scheduler disables the thread's trace in one function, and enables it in another one. False: the event is of the way from there to the call in
- * which it had left.
+ * The scheduler disables the thread's trace in one function, and enables it in another one. False:
+ * the event is of the way from there to the call in which it had left.
  */
 static bool has_come(struct replay_pt *p, struct pt_thread *t, const struct ptflow_event *e)
 {
@@ -214,7 +232,8 @@ static bool has_come(struct replay_pt *p, struct pt_thread *t, const struct ptfl
 	case PTFLOW_FAR:
 		if (pt_event_leaves_kernel(e))
 			break;
-		if (!ptcode_insn(p->code, t->space, e->from, !e->is32, &insn) || insn.kind != INSN_FAR_RET) {
+		if (!ptcode_insn(p->code, t->space, e->from, !e->is32, &insn) ||
+		    insn.kind != INSN_FAR_RET) {
 			t->depth++;
 			return false;
 		}
@@ -264,7 +283,8 @@ int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipel
 	case PTFLOW_OVERFLOW:
 		return gap(p, t, p->ns, "PT overflow");
 	case PTFLOW_DESYNC:
-		return gap(p, t, p->ns, e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
+		return gap(p, t, p->ns,
+			   e->error == PTFLOW_E_NO_CODE ? "code not known" : "PT not understood");
 	case PTFLOW_RESYNC:
 		return found(p, t, e->to);
 	default:
@@ -274,7 +294,8 @@ int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipel
 
 /* ---- the views of branches and instructions */
 
-static void place(struct replay_pt *p, const struct pt_thread *t, uint64_t ip, struct dump_place *ret)
+static void place(struct replay_pt *p, const struct pt_thread *t, uint64_t ip,
+		  struct dump_place *ret)
 {
 	struct code *code = replay_pt_code(t);
 	const struct callfunc *f;
@@ -291,12 +312,14 @@ static void place(struct replay_pt *p, const struct pt_thread *t, uint64_t ip, s
 	ret->line = replay_pt_line(p, t, ip);
 }
 
-int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e)
+int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t,
+			  const struct ptflow_event *e)
 {
 	struct dump_place from, to;
 
 	/* what is no branch, and one that was not taken */
-	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_NOTE || (e->kind == PTFLOW_COND && e->to == e->from + e->length))
+	if (e->kind == PTFLOW_RUN || e->kind == PTFLOW_NOTE ||
+	    (e->kind == PTFLOW_COND && e->to == e->from + e->length))
 		return 0;
 	place(p, t, e->from, &from);
 	place(p, t, e->to, &to);
@@ -304,7 +327,8 @@ int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const 
 }
 
 /* The instructions up to the branch, with it; a run ends before where it goes on. */
-int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e)
+int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t,
+			const struct ptflow_event *e)
 {
 	const uint64_t end = e->kind == PTFLOW_RUN ? e->to : e->from + 1;
 	struct dump_place where;
@@ -313,7 +337,9 @@ int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const st
 
 	if (!e->start || !t->space)
 		return 0;
-	for (uint64_t ip = e->start; ip < end && r == 0 && ptcode_insn(p->code, t->space, ip, !e->is32, &insn); ip += insn.length) {
+	for (uint64_t ip = e->start;
+	     ip < end && r == 0 && ptcode_insn(p->code, t->space, ip, !e->is32, &insn);
+	     ip += insn.length) {
 		place(p, t, ip, &where);
 		r = dump_insn(p->dump, replay_pt_time(p, p->ns), t->tid, &where);
 	}

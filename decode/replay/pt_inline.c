@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calls that the compiler inlined, drawn within those that are there: by the lines of code that were executed and by what
- * the debug information says of their addresses.
+ * Calls that the compiler inlined, drawn within those that are there: by the lines of code that
+ * were executed and by what the debug information says of their addresses.
  */
 #include "config.h"
 
@@ -32,8 +32,8 @@ struct known_scope {
 #define MAX_LINE 256u /* instructions that are looked at for the branch */
 
 /*
- * Where an inlined call ended last: what is not its begin goes on with it, if its function has made no branch since. Else
- * it is the same of another round of a loop, perhaps a copy.
+ * Where an inlined call ended last: what is not its begin goes on with it, if its function has made
+ * no branch since. Else it is the same of another round of a loop, perhaps a copy.
  */
 #define BEFORE 4096u
 struct before {
@@ -45,7 +45,10 @@ struct pt_inline {
 	struct known_scope known[KNOWN_SCOPES];
 	struct before before[BEFORE];
 	uint64_t calls, pieces, serial;
-	/* of the line that is being walked: from the last address that was asked for, so many instructions into the line */
+	/*
+	 * of the line that is being walked: from the last address that was asked for, so many
+	 * instructions into the line
+	 */
 	const struct ptflow_event *e;
 	uint64_t counted_ip, counted;
 };
@@ -101,7 +104,8 @@ static uint64_t count_to(struct pt_thread *t, uint64_t ip)
 	struct pt_inline *in = t->p->inlined;
 	struct insn insn;
 
-	while (in->e && in->counted_ip < ip && ptcode_insn(t->p->code, t->space, in->counted_ip, !in->e->is32, &insn)) {
+	while (in->e && in->counted_ip < ip &&
+	       ptcode_insn(t->p->code, t->space, in->counted_ip, !in->e->is32, &insn)) {
 		in->counted_ip += insn.length;
 		in->counted++;
 	}
@@ -180,7 +184,8 @@ static uint64_t on_entry(void *arg, const struct dwarf_scope *s, uint64_t ip)
 
 	for (unsigned int i = 0; i < MAX_NOPS; i++) {
 		const uint8_t *code;
-		const size_t n = ptcode_read(t->p->code, t->space, entry, &code, buffer, sizeof(buffer));
+		const size_t n =
+			ptcode_read(t->p->code, t->space, entry, &code, buffer, sizeof(buffer));
 
 		if (n == 0 || !is_nop(code, n) || !insn_decode(code, n, true, &insn))
 			break;
@@ -219,13 +224,15 @@ static void on_begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	struct image *image = look(t, ip)->image;
 	const uint64_t insns = t->insns;
 	struct call c = {.begin = p->ns, .interpolated = p->interpolated};
-	const bool before = goes_on(t, s) && on_entry(t, s, ip) != ip && s->entry + look(t, ip)->base != ip;
+	const bool before = goes_on(t, s) && on_entry(t, s, ip) != ip &&
+			    s->entry + look(t, ip)->base != ip;
 
 	c.frame = source_inlined_frame(source, p->s->o.st, image, s);
 	c.insns = insns + count_to(t, ip);
 	if (!push(t, s, &c))
 		return;
-	replay_pt_begin_call(t, &c, before ? "inlined, goes on" : "inlined", source_inlined_place(source, image, s));
+	replay_pt_begin_call(t, &c, before ? "inlined, goes on" : "inlined",
+			     source_inlined_place(source, image, s));
 	p->inlined->calls += !before;
 	p->inlined->pieces += before;
 }
@@ -245,18 +252,25 @@ static void on_end(void *arg, uint32_t n, uint64_t ip)
 	t->insns = insns;
 }
 
-static const struct inlines_ops ops = {.at = on_at, .entry = on_entry, .begin = on_begin, .end = on_end};
+static const struct inlines_ops ops = {.at = on_at,
+				       .entry = on_entry,
+				       .begin = on_begin,
+				       .end = on_end};
 
 /* ---- */
 
-/* Whether what is drawn on top is the function at `ip`. A stub is not drawn, and what is too deep neither. */
+/*
+ * Whether what is drawn on top is the function at `ip`. A stub is not drawn, and what is too deep
+ * neither.
+ */
 static bool is_drawn(struct pt_thread *t, uint64_t ip)
 {
 	const struct callfunc *f;
 	bool first;
 	uint32_t i;
 
-	return callstack_innermost(t->calls, &f, &i) && t->space && f == replay_pt_function(t, ip, &first);
+	return callstack_innermost(t->calls, &f, &i) && t->space &&
+	       f == replay_pt_function(t, ip, &first);
 }
 
 /* The last instruction of the line that begins at an address, or one on the way there. */
@@ -265,7 +279,8 @@ static uint64_t last_of_line(struct pt_thread *t, uint64_t ip, bool is32)
 	uint64_t last = ip;
 	struct insn insn;
 
-	for (unsigned int i = 0; i < MAX_LINE && ptcode_insn(t->p->code, t->space, ip, !is32, &insn); i++) {
+	for (unsigned int i = 0;
+	     i < MAX_LINE && ptcode_insn(t->p->code, t->space, ip, !is32, &insn); i++) {
 		last = ip;
 		if (insn.kind != INSN_OTHER)
 			break;
@@ -299,18 +314,22 @@ void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t 
 
 void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e)
 {
-	/* after a call, a branch that was not taken, or no branch at all: the compiler's line goes on */
-	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE || e->kind == PTFLOW_RUN ||
-			      e->to == e->from + e->length;
+	/*
+	 * after a call, a branch that was not taken, or no branch at all: the compiler's line goes
+	 * on
+	 */
+	const bool straight = e->kind == PTFLOW_RET || e->kind == PTFLOW_ENABLE ||
+			      e->kind == PTFLOW_RUN || e->to == e->from + e->length;
 	const struct dwarf_scope *now = innermost(t);
 	struct known_scope *k;
 	struct call *call;
 
-	if (!e->to || e->kind == PTFLOW_DISABLE || e->kind == PTFLOW_DISABLE_ASYNC || e->kind == PTFLOW_DESYNC ||
-	    e->kind == PTFLOW_OVERFLOW || !is_drawn(t, e->to))
+	if (!e->to || e->kind == PTFLOW_DISABLE || e->kind == PTFLOW_DISABLE_ASYNC ||
+	    e->kind == PTFLOW_DESYNC || e->kind == PTFLOW_OVERFLOW || !is_drawn(t, e->to))
 		return;
 	call = call_of(t);
-	if (call && (e->kind == PTFLOW_COND || e->kind == PTFLOW_JUMP || e->kind == PTFLOW_JUMP_INDIRECT))
+	if (call &&
+	    (e->kind == PTFLOW_COND || e->kind == PTFLOW_JUMP || e->kind == PTFLOW_JUMP_INDIRECT))
 		call->branches++;
 	k = look(t, e->to);
 	if (k->scope == now)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the PT half of a session: pt.c has the threads and goes through the events, pt_event.c says what
- * each is, pt_draw.c draws calls, pt_inline.c those that were inlined in them, pt_stacks.c has the stacks that tell who is
- * around them.
+ * Inside of the PT half of a session: pt.c has the threads and goes through the events, pt_event.c
+ * says what each is, pt_draw.c draws calls, pt_inline.c those that were inlined in them,
+ * pt_stacks.c has the stacks that tell who is around them.
  */
 #pragma once
 
@@ -32,7 +32,10 @@ struct known_slot {
 	enum callstack_slot slot;
 };
 
-/* A call that the compiler inlined. The code makes none there, so it is not on the stack of calls, but within one of them. */
+/*
+ * A call that the compiler inlined. The code makes none there, so it is not on the stack of calls,
+ * but within one of them.
+ */
 struct inlined {
 	struct call call;
 	const struct dwarf_scope *scope;
@@ -43,7 +46,11 @@ struct inlined {
 struct pt_program {
 	struct waiting *waiting; /* stacks */
 	struct goruns *runs; /* what it tells of its goroutines; NULL: nothing */
-	uint32_t n_running; /* threads that have not stopped, and may run goroutines: what they do may be told out of order */
+	/*
+	 * threads that have not stopped, and may run goroutines: what they do may be told out of
+	 * order
+	 */
+	uint32_t n_running;
 	bool inexact; /* some times of theirs are interpolated */
 };
 
@@ -51,18 +58,21 @@ struct pt_thread {
 	struct replay_pt *p;
 	uint32_t tid, pid;
 	struct callstack *calls;
-	const struct address_space *space; /* since its trace began last; NULL: nothing is known of it */
+	/* since its trace began last; NULL: nothing is known of it */
+	const struct address_space *space;
 	struct thread *thread; /* the session's; NULL: to be looked up */
 	struct inlined *inlined; /* that are open, the outermost first */
 	uint32_t n_inlined, room_inlined;
 	uint64_t last_ns, insns;
 	uint64_t stopped_ns; /* its trace, or of a new one its begin */
 	uint64_t found_ns, found_insns; /* when its stack was found last */
-	uint64_t outer_insns;		/* of calls that have ended since then, within none that is known */
+	/* of calls that have ended since then, within none that is known */
+	uint64_t outer_insns;
 	size_t forked_bytes;		/* of the stack that is a copy of its parent's */
 	struct pt_program *program; /* of the process, NULL: of none */
 	bool running; /* is counted there */
-	uint64_t entered_ip, entered_back; /* where it has entered the kernel, and would return to; 0: not known */
+	/* where it has entered the kernel, and would return to; 0: not known */
+	uint64_t entered_ip, entered_back;
 	bool in_kernel; /* there it was stopped */
 	bool comes; /* to where it was stopped, in the kernel */
 	uint32_t depth; /* of the calls of that way */
@@ -70,7 +80,8 @@ struct pt_thread {
 	bool is_new; /* its first event is its begin, unless that is but a PSB */
 	const char *missing; /* what is, since missing_ns; NULL: nothing */
 	uint64_t missing_ns;
-	struct stack_place *later; /* a stack of the place where it stops next; NULL: there is none */
+	/* a stack of the place where it stops next; NULL: there is none */
+	struct stack_place *later;
 	uint32_t n_later;
 	bool later_cut;
 	size_t outer_bytes; /* of the budget, for who is around its calls */
@@ -81,7 +92,8 @@ struct pt_thread {
 };
 
 #define THREAD_BYTES 4096u /* that one takes, about, but for its stack */
-#define FORKED_BYTES (16u << 20) /* of stacks that are copies, of all that live: a recording may name children that it never shows */
+/* of stacks that are copies, of all that live: a recording may name children that it never shows */
+#define FORKED_BYTES (16u << 20)
 
 struct replay_pt {
 	struct auxtrace *aux;
@@ -94,7 +106,8 @@ struct replay_pt {
 	const struct pt_blind *blinds; /* borrowed */
 	size_t n_blinds;
 	uint64_t end_ns; /* 0: not known */
-	uint64_t blind_resumes; /* threads that ran while they were not traced, and went on somewhere */
+	/* threads that ran while they were not traced, and went on somewhere */
+	uint64_t blind_resumes;
 	struct missing_code *missing; /* code; made when the first is met */
 	struct dump *dump; /* borrowed; NULL: it is drawn */
 	enum dump_kind kind; /* of it */
@@ -128,12 +141,16 @@ int replay_pt_event(struct replay_pt *p, struct pt_thread *t, const struct pipel
 void pt_event_forget_kernel(struct pt_thread *t);
 /* From there on another program may run, or other code. */
 bool pt_event_leaves_kernel(const struct ptflow_event *e);
-/* If it has run while its CPU was not traced, since it stopped: its calls end there. 0 or -errno. */
+/*
+ * If it has run while its CPU was not traced, since it stopped: its calls end there. 0 or -errno.
+ */
 int replay_pt_end_blind(struct replay_pt *p, struct pt_thread *t);
 /* What is missing of the thread, if anything, is missing until now. */
 int replay_pt_end_gap(struct replay_pt *p, struct pt_thread *t, uint64_t ns);
-int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e);
-int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t, const struct ptflow_event *e);
+int replay_pt_view_branch(struct replay_pt *p, const struct pt_thread *t,
+			  const struct ptflow_event *e);
+int replay_pt_view_line(struct replay_pt *p, const struct pt_thread *t,
+			const struct ptflow_event *e);
 
 /* ---- pt_draw.c */
 
@@ -158,9 +175,14 @@ uint32_t replay_pt_frame(struct pt_thread *t, const struct callfunc *f, uint64_t
 /* The innermost call that is open, or NULL. */
 struct call *replay_pt_innermost(const struct pt_thread *t);
 
-/* A call begins within all that are open; one that is off its stack ends, back in `caller`. Errors are kept in p->error. */
-void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how, const char *site);
-void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c, struct call *caller);
+/*
+ * A call begins within all that are open; one that is off its stack ends, back in `caller`. Errors
+ * are kept in p->error.
+ */
+void replay_pt_begin_call(struct pt_thread *t, const struct call *c, const char *how,
+			  const char *site);
+void replay_pt_end_call(struct pt_thread *t, uint64_t time, const struct call *c,
+			struct call *caller);
 
 /* ---- pt_stacks.c */
 
@@ -176,7 +198,10 @@ void pt_stacks_free(struct pt_thread *t);
 int pt_inline_new(struct pt_inline **ret) _must_check_;
 struct pt_inline *pt_inline_free(struct pt_inline *in);
 
-/* Before what happens at an event: over the line that ends with it, which began with so many instructions. */
+/*
+ * Before what happens at an event: over the line that ends with it, which began with so many
+ * instructions.
+ */
 void pt_inline_line(struct pt_thread *t, const struct ptflow_event *e, uint64_t insns);
 /* After it: control goes on somewhere. */
 void pt_inline_go_on(struct pt_thread *t, const struct ptflow_event *e);

@@ -58,8 +58,8 @@ struct pt_notes *pt_notes_free(struct pt_notes *n)
 /* ---- drawing */
 
 /* On the thread, with at most two values. */
-static int moment(struct session *s, struct dump_thread *dump, const struct pipeline_event *ev, const char *name,
-		  const struct timeline_value *values, uint32_t n_values)
+static int moment(struct session *s, struct dump_thread *dump, const struct pipeline_event *ev,
+		  const char *name, const struct timeline_value *values, uint32_t n_values)
 {
 	char line[160];
 	int used;
@@ -67,17 +67,21 @@ static int moment(struct session *s, struct dump_thread *dump, const struct pipe
 	if (ev->tid == 0)
 		return 0;
 	if (!dump)
-		return timeline_answer(timeline_moment(s->o.tl, ev->tid, ev->ns, "processor", name, values, n_values));
+		return timeline_answer(timeline_moment(s->o.tl, ev->tid, ev->ns, "processor", name,
+						       values, n_values));
 	used = snprintf(line, sizeof(line), "%s", name);
 	for (uint32_t i = 0; i < n_values && used > 0 && (size_t)used < sizeof(line); i++)
-		used += snprintf(line + used, sizeof(line) - (size_t)used, values[i].hex ? " %s 0x%" PRIx64 : " %s %" PRIu64,
-				 values[i].key, values[i].value);
-	return dump_remark(dump, (struct dump_time){.ns = ev->ns, .interpolated = ev->flow->interpolated}, line);
+		used += snprintf(line + used, sizeof(line) - (size_t)used,
+				 values[i].hex ? " %s 0x%" PRIx64 : " %s %" PRIu64, values[i].key,
+				 values[i].value);
+	return dump_remark(dump,
+			   (struct dump_time){.ns = ev->ns, .interpolated = ev->flow->interpolated},
+			   line);
 }
 
 /* A value of the CPU; where it is not known which, of that on which the thread runs. */
-static int value(const struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev,
-		 const char *what, uint64_t v)
+static int value(const struct pt_notes *n, struct session *s, struct dump_thread *dump,
+		 const struct pipeline_event *ev, const char *what, uint64_t v)
 {
 	const struct auxtrace_buffer *b = auxtrace_buffer(n->aux, ev->buffer);
 	char name[80];
@@ -88,18 +92,37 @@ static int value(const struct pt_notes *n, struct session *s, struct dump_thread
 		(void)snprintf(name, sizeof(name), "CPU of thread %" PRId32 ": %s", b->tid, what);
 	else
 		(void)snprintf(name, sizeof(name), "CPU %" PRId32 ": %s", b->cpu, what);
-	return timeline_answer(timeline_counter(
-		s->o.tl, b->tid > 0 ? ev->pid : 0, ev->ns, name, WRITER_UNIT_COUNT, v > INT64_MAX ? INT64_MAX : (int64_t)v));
+	return timeline_answer(timeline_counter(s->o.tl, b->tid > 0 ? ev->pid : 0, ev->ns, name,
+						WRITER_UNIT_COUNT,
+						v > INT64_MAX ? INT64_MAX : (int64_t)v));
 }
 
 /* ---- what they are */
 
 static const char *interruption(uint8_t type, uint64_t vector)
 {
-	static const char *const faults[] = {"divide error", "debug exception", "NMI", "breakpoint", "overflow exception",
-		"bound range exceeded", "invalid opcode", "device not available", "double fault", NULL, "invalid TSS",
-		"segment not present", "stack fault", "general protection fault", "page fault", NULL, "floating-point exception",
-		"alignment check", "machine check", "SIMD exception", "virtualization exception", "control protection fault"};
+	static const char *const faults[] = {"divide error",
+					     "debug exception",
+					     "NMI",
+					     "breakpoint",
+					     "overflow exception",
+					     "bound range exceeded",
+					     "invalid opcode",
+					     "device not available",
+					     "double fault",
+					     NULL,
+					     "invalid TSS",
+					     "segment not present",
+					     "stack fault",
+					     "general protection fault",
+					     "page fault",
+					     NULL,
+					     "floating-point exception",
+					     "alignment check",
+					     "machine check",
+					     "SIMD exception",
+					     "virtualization exception",
+					     "control protection fault"};
 
 	switch (type) {
 	case CFE_INTR:
@@ -118,7 +141,8 @@ static const char *interruption(uint8_t type, uint64_t vector)
 	}
 }
 
-static int on_interruption(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
+static int on_interruption(struct pt_notes *n, struct session *s, struct dump_thread *dump,
+			   const struct pipeline_event *ev)
 {
 	const struct timeline_value v = {.key = "vector", .value = ev->flow->to};
 	struct source *source = &n->sources[ev->buffer];
@@ -134,25 +158,31 @@ static int on_interruption(struct pt_notes *n, struct session *s, struct dump_th
 	return moment(s, dump, ev, source->why, &v, ev->flow->detail == CFE_INTR);
 }
 
-static int on_transaction(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
+static int on_transaction(struct pt_notes *n, struct session *s, struct dump_thread *dump,
+			  const struct pipeline_event *ev)
 {
-	static const char *const what[] = {"transaction committed", "transaction begins", "transaction aborted"};
+	static const char *const what[] = {"transaction committed", "transaction begins",
+					   "transaction aborted"};
 
 	n->begun += ev->flow->detail == PTFLOW_TX_BEGUN;
 	n->aborted += ev->flow->detail == PTFLOW_TX_ABORTED;
-	return ev->flow->detail < ARRAY_SIZE(what) ? moment(s, dump, ev, what[ev->flow->detail], NULL, 0) : 0;
+	return ev->flow->detail < ARRAY_SIZE(what)
+		       ? moment(s, dump, ev, what[ev->flow->detail], NULL, 0)
+		       : 0;
 }
 
-static int on_ptwrite(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
+static int on_ptwrite(struct pt_notes *n, struct session *s, struct dump_thread *dump,
+		      const struct pipeline_event *ev)
 {
-	const struct timeline_value v[] = {
-		{.key = "value", .value = ev->flow->to, .hex = true}, {.key = "at", .value = ev->flow->from, .hex = true}};
+	const struct timeline_value v[] = {{.key = "value", .value = ev->flow->to, .hex = true},
+					   {.key = "at", .value = ev->flow->from, .hex = true}};
 
 	n->ptwrites++;
 	return moment(s, dump, ev, "PTWRITE", v, ev->flow->from ? 2 : 1);
 }
 
-static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
+static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *dump,
+		    const struct pipeline_event *ev)
 {
 	struct source *source = &n->sources[ev->buffer];
 
@@ -164,7 +194,8 @@ static int on_ratio(struct pt_notes *n, struct session *s, struct dump_thread *d
 	return value(n, s, dump, ev, "MHz", ev->flow->to * BUS_MHZ);
 }
 
-int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *dump, const struct pipeline_event *ev)
+int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *dump,
+		   const struct pipeline_event *ev)
 {
 	const uint64_t v = ev->flow->to;
 
@@ -185,7 +216,11 @@ int pt_notes_event(struct pt_notes *n, struct session *s, struct dump_thread *du
 		return value(n, s, dump, ev, "C-state entered", 0);
 	case PT_MWAIT:
 		n->power++;
-		return moment(s, dump, ev, "MWAIT", &(struct timeline_value){.key = "hints", .value = v & UINT32_MAX, .hex = true}, 1);
+		return moment(s, dump, ev, "MWAIT",
+			      &(struct timeline_value){.key = "hints",
+						       .value = v & UINT32_MAX,
+						       .hex = true},
+			      1);
 	case PT_EXSTOP:
 		n->power++;
 		return moment(s, dump, ev, "execution stopped", NULL, 0);

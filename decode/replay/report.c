@@ -34,7 +34,10 @@ void session_report(const struct session *s, struct json_object *stats, struct j
 	json_add_uint(stats, "perf_maps", rs->perfmaps);
 	json_add_uint(stats, "addresses", rs->addresses);
 	json_add_uint(stats, "stacks", s->walk.stacks);
-	/* no loss: a stripped object has no names to lose, the addresses where functions begin distinguish them */
+	/*
+	 * no loss: a stripped object has no names to lose, the addresses where functions begin
+	 * distinguish them
+	 */
 	add_count(stats, "frames_without_symbol", rs->unknown_no_symbol);
 	add_count(stats, "callers_found", s->walk.missing_callers.found);
 	add_count(stats, "idle_samples", s->idle_samples);

@@ -91,14 +91,16 @@ static int report_off_cpu(struct session *s, uint32_t tid, uint64_t ns, enum off
 	return r == 0 && s->o.pt ? replay_pt_off_cpu(s->o.pt, tid, ns, off_cpu_label(wait)) : r;
 }
 
-int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev, bool with_kernel, uint32_t *ret)
+int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev,
+		  bool with_kernel, uint32_t *ret)
 {
 	uint32_t calls;
 	int r;
 
 	*ret = STACKTAB_ROOT;
 	if (!s->o.pt) {
-		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, with_kernel);
+		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev,
+					with_kernel);
 		return 0;
 	}
 	r = replay_pt_reach(s->o.pt, s, t->tid, ev->time);
@@ -107,7 +109,8 @@ int session_stack(struct session *s, const struct thread *t, const struct perfev
 	calls = replay_pt_stack(s->o.pt, t->tid);
 	/* Where the calls are known they are the stack, and nobody misses another one. */
 	if (calls == STACKTAB_ROOT || ev->sample.n_chain || ev->sample.regs_abi) {
-		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev, with_kernel);
+		*ret = stackwalk_sample(&s->walk, session_code(s, t->process, ev->time), ev,
+					with_kernel);
 		r = replay_pt_seen(s->o.pt, s, t->tid, ev->time, &s->walk);
 		if (r < 0)
 			return r;
@@ -119,10 +122,14 @@ int session_stack(struct session *s, const struct thread *t, const struct perfev
 	return 0;
 }
 
-/* By the upper bits of a mode, inode(7); those that are no file in a file system (epoll, eventfd, ...) have none. */
+/*
+ * By the upper bits of a mode, inode(7); those that are no file in a file system (epoll, eventfd,
+ * ...) have none.
+ */
 static const char *const file_kinds[SCHEDEV_FILE_MASK + 1] = {
-	[S_IFIFO >> 12] = "pipe", [S_IFCHR >> 12] = "character device", [S_IFDIR >> 12] = "directory",
-	[S_IFBLK >> 12] = "block device", [S_IFREG >> 12] = "file", [S_IFSOCK >> 12] = "socket",
+	[S_IFIFO >> 12] = "pipe",      [S_IFCHR >> 12] = "character device",
+	[S_IFDIR >> 12] = "directory", [S_IFBLK >> 12] = "block device",
+	[S_IFREG >> 12] = "file",      [S_IFSOCK >> 12] = "socket",
 };
 
 struct call_name {
@@ -214,7 +221,8 @@ static int on_sched(struct session *s, const struct perfevent *ev)
 		if (e.flags & SCHEDEV_WAITED) {
 			r = session_stack(s, t, ev, false, &stack);
 			if (r == 0)
-				r = timeline_waited(s->o.tl, e.tid, ev->time, SCHEDEV_WAITED_NS(&e), stack);
+				r = timeline_waited(s->o.tl, e.tid, ev->time, SCHEDEV_WAITED_NS(&e),
+						    stack);
 			if (r < 0)
 				return r;
 		}
@@ -283,7 +291,8 @@ static bool event_is_sched(const struct perfevent *ev)
 /* What a freeze has taken of a thread: where it was at this moment, and not that it ran. */
 static bool is_stack_alone(const struct session *s, const struct perfevent *ev)
 {
-	return s->o.pt && perfattr_is_dummy(ev->attr) && (ev->sample.n_chain || ev->sample.regs_abi);
+	return s->o.pt && perfattr_is_dummy(ev->attr) &&
+	       (ev->sample.n_chain || ev->sample.regs_abi);
 }
 
 static int on_sample(struct session *s, const struct perfevent *ev)
@@ -312,7 +321,8 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 		s->idle_samples++;
 		return 0;
 	}
-	if (ev->tid == UINT32_MAX) { /* as in on_switch(): of which thread it was nobody knows any more */
+	/* as in on_switch(): of which thread it was nobody knows any more */
+	if (ev->tid == UINT32_MAX) {
 		s->samples_of_ended++;
 		return 0;
 	}
@@ -332,7 +342,8 @@ static int on_sample(struct session *s, const struct perfevent *ev)
 
 static int on_switch(struct session *s, const struct perfevent *ev)
 {
-	uint32_t other = ev->sw.has_other && ev->sw.other_tid != UINT32_MAX ? ev->sw.other_tid : TL_TID_UNKNOWN;
+	uint32_t other = ev->sw.has_other && ev->sw.other_tid != UINT32_MAX ? ev->sw.other_tid
+									    : TL_TID_UNKNOWN;
 	const struct thread *o;
 	struct thread *t;
 	int r;
@@ -340,10 +351,12 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (s->sched || ev->tid == 0 || !ev->has_time)
 		return 0;
 	o = ev->sw.has_other ? hashmap_pointer(&s->threads, other) : NULL;
-	if (ev->tid == UINT32_MAX) /* the kernel has taken its number away when it leaves for the last time */
+	/* the kernel has taken its number away when it leaves for the last time */
+	if (ev->tid == UINT32_MAX)
 		return !ev->sw.out ? 0
-				   : timeline_answer(timeline_switch_gone(s->o.tl, ev->time, event_cpu(ev), other,
-					     o ? o->name : NULL));
+				   : timeline_answer(timeline_switch_gone(s->o.tl, ev->time,
+									  event_cpu(ev), other,
+									  o ? o->name : NULL));
 	t = session_thread(s, ev->pid, ev->tid);
 	if (!t)
 		return 0;
@@ -354,7 +367,8 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	if (!ev->sw.out)
 		return timeline_answer(timeline_switch_in(
 			s->o.tl, ev->tid, ev->time, event_cpu(ev), other, o ? o->name : NULL));
-	r = report_off_cpu(s, ev->tid, ev->time, ev->sw.preempt ? OFF_CPU_PREEMPTED : OFF_CPU_UNKNOWN);
+	r = report_off_cpu(s, ev->tid, ev->time,
+			   ev->sw.preempt ? OFF_CPU_PREEMPTED : OFF_CPU_UNKNOWN);
 	if (r < 0)
 		return r;
 	return timeline_answer(timeline_switch_out(s->o.tl, ev->tid, ev->time, event_cpu(ev),
@@ -363,7 +377,10 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 		o ? o->name : NULL));
 }
 
-/* Since when the records are missing that a LOST record counts: since the record before it on the same CPU. */
+/*
+ * Since when the records are missing that a LOST record counts: since the record before it on the
+ * same CPU.
+ */
 static uint64_t lost_since(const struct perfevent *ev, const struct cpu *cpu)
 {
 	return cpu && cpu->last ? cpu->last : ev->time;
@@ -415,7 +432,8 @@ static int on_event(struct session *s, const struct perfevent *ev)
 	case PERFEVENT_SAMPLE:
 		r = on_sample(s, ev);
 		break;
-	case PERFEVENT_MMAP: /* the maps know it; here it names a process, if it is not the kernel's */
+	/* the maps know it; here it names a process, if it is not the kernel's */
+	case PERFEVENT_MMAP:
 		if (ev->pid != UINT32_MAX)
 			(void)session_process(s, ev->pid);
 		break;
@@ -457,13 +475,16 @@ static int on_mark(struct session *s, const struct session_note *n)
 {
 	int r = timeline_answer(timeline_mark(s->o.tl, n->end, n->text));
 
-	return r || !n->tid ? r : timeline_answer(timeline_moment(s->o.tl, n->tid, n->end, "trigger", n->text, NULL, 0));
+	return r || !n->tid ? r
+			    : timeline_answer(timeline_moment(s->o.tl, n->tid, n->end, "trigger",
+							      n->text, NULL, 0));
 }
 
 /* When the next note or end is due; UINT64_MAX: there is none. */
 static uint64_t note_peek(const struct session *s)
 {
-	const uint64_t note = s->next_note < s->o.n_notes ? s->o.notes[s->next_note].end : UINT64_MAX,
+	const uint64_t note = s->next_note < s->o.n_notes ? s->o.notes[s->next_note].end
+							  : UINT64_MAX,
 		       end = s->next_end < s->o.n_ends ? s->o.ends[s->next_end].ns : UINT64_MAX;
 
 	return end < note ? end : note;
@@ -478,9 +499,11 @@ static int on_note(struct session *s)
 	n = &s->o.notes[s->next_note++];
 	switch (n->kind) {
 	case SESSION_LOSS:
-		return timeline_answer(timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
+		return timeline_answer(
+			timeline_loss(s->o.tl, 0, n->begin, n->end, n->text, n->count));
 	case SESSION_PROGRAM_LOSS:
-		return timeline_answer(timeline_program_loss(s->o.tl, n->begin, n->end, n->text, n->count));
+		return timeline_answer(
+			timeline_program_loss(s->o.tl, n->begin, n->end, n->text, n->count));
 	case SESSION_MARK:
 		return on_mark(s, n);
 	case SESSION_EXIT:
@@ -493,8 +516,8 @@ static int on_note(struct session *s)
 
 static int progress(struct session *s, uint64_t n)
 {
-	const uint64_t total =
-		(s->o.pd ? perfdata_count(s->o.pd) : 0) + (s->o.events ? ringevents_count(s->o.events) : 0);
+	const uint64_t total = (s->o.pd ? perfdata_count(s->o.pd) : 0) +
+			       (s->o.events ? ringevents_count(s->o.events) : 0);
 	const uint64_t before = s->done / PROGRESS_EVENTS;
 
 	s->done += n;
@@ -516,7 +539,10 @@ static int draw_branches(struct session *s, uint64_t ts, uint64_t note, uint64_t
 	return r < 0 ? r : progress(s, n);
 }
 
-/* Notes, branches and events of programs whose time has come, before the record at `ts`; UINT64_MAX: all. */
+/*
+ * Notes, branches and events of programs whose time has come, before the record at `ts`;
+ * UINT64_MAX: all.
+ */
 static int others_until(struct session *s, uint64_t ts)
 {
 	struct ringevent ev;
@@ -568,7 +594,8 @@ static int finish_pt(struct session *s)
 	/* Branches that are dated later, but nothing that comes after them. */
 	while (r >= 0 && branch != UINT64_MAX) {
 		struct session_go *go;
-		const bool alone = note_peek(s) == UINT64_MAX && (!s->o.events || ringevents_peek(s->o.events) == UINT64_MAX) &&
+		const bool alone = note_peek(s) == UINT64_MAX &&
+				   (!s->o.events || ringevents_peek(s->o.events) == UINT64_MAX) &&
 				   session_go_peek(s, &go) == UINT64_MAX;
 
 		r = others_until(s, alone ? UINT64_MAX : branch + 1);
@@ -595,7 +622,8 @@ int session_run(struct session *s)
 		if (s->o.notes[i].kind == SESSION_LOSS)
 			timeline_incomplete(s->o.tl, s->o.notes[i].begin, s->o.notes[i].end);
 	for (size_t i = 0; s->o.prescan && i < s->o.prescan->n_losses; i++)
-		timeline_incomplete(s->o.tl, s->o.prescan->losses[i].begin, s->o.prescan->losses[i].end);
+		timeline_incomplete(s->o.tl, s->o.prescan->losses[i].begin,
+				    s->o.prescan->losses[i].end);
 	while (s->o.pd && perfdata_next(s->o.pd, &ev)) {
 		r = ev.has_time && ev.time ? others_until(s, ev.time) : 0;
 		if (r == 0)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays a recording in the order of time: keeps processes and threads as the records change
- * them, asks what they had mapped (decode/object/process_maps.h), turns samples, switches and
- * wake-ups into stacks, and feeds the timeline. This is the glue between the input half (perf/event.h, and rings/event.h for the events
- * of programs, gofeed.h for the traces of Go) and the output half (timeline/timeline.h); it knows no file and no format.
+ * Replays a recording in the order of time: keeps processes and threads as the records change them,
+ * asks what they had mapped (decode/object/process_maps.h), turns samples, switches and wake-ups
+ * into stacks, and feeds the timeline. This is the glue between the input half (perf/event.h, and
+ * rings/event.h for the events of programs, gofeed.h for the traces of Go) and the output half
+ * (timeline/timeline.h); it knows no file and no format.
  *
  * A process or thread is declared to the timeline when something of it is first drawn.
  */
@@ -29,7 +30,11 @@ struct process_maps;
 struct session_note {
 	enum session_note_kind {
 		SESSION_LOSS,
-		SESSION_PROGRAM_LOSS, /* of what a program tells, or of calls: no switch or sample of its threads is missing */
+		/*
+		 * of what a program tells, or of calls: no switch or sample of its threads is
+		 * missing
+		 */
+		SESSION_PROGRAM_LOSS,
 		SESSION_MARK,
 		SESSION_EXIT,
 		SESSION_SUSPENDED, /* from then on nothing was recorded; `text`: why */
@@ -40,7 +45,10 @@ struct session_note {
 	char text[128]; /* escaped */
 };
 
-/* The recorder saw then that the process had ended: nothing of it lives any more, whatever records are missing. */
+/*
+ * The recorder saw then that the process had ended: nothing of it lives any more, whatever records
+ * are missing.
+ */
 struct session_end {
 	uint64_t ns; /* input clock */
 	uint32_t pid;
@@ -68,7 +76,8 @@ struct session_options {
 	struct kallsyms *kallsyms; /* NULL: the kernel's functions have no names */
 	bool kallsyms_hidden;	   /* there is a list of them, without addresses */
 	bool unwinds;		   /* Python's functions were looked for */
-	struct process_maps *maps; /* with PT they have all records; without, the session feeds them */
+	/* with PT they have all records; without, the session feeds them */
+	struct process_maps *maps;
 	struct stacktab *st;
 	struct timeline *tl;
 	const struct file_requester *files;

@@ -82,11 +82,12 @@ struct thread *session_thread(struct session *s, uint32_t pid, uint32_t tid);
 struct code *session_code(struct session *s, struct process *p, uint64_t ns);
 
 /*
- * The stack that a record has of a thread, see stackwalk_sample(); where its calls are known they are the stack, and learn from
- * it who is around them. 0 or -errno.
+ * The stack that a record has of a thread, see stackwalk_sample(); where its calls are known they
+ * are the stack, and learn from it who is around them. 0 or -errno.
  */
 struct perfevent;
-int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev, bool with_kernel, uint32_t *ret);
+int session_stack(struct session *s, const struct thread *t, const struct perfevent *ev,
+		  bool with_kernel, uint32_t *ret);
 
 void session_free_tasks(struct session *s);
 
@@ -106,10 +107,15 @@ int session_on_exit(struct session *s, const struct perfevent *ev);
 int session_end_process(struct session *s, const struct session_end *end);
 
 struct ringevent;
-/* The thread that a program tells of, made up where the recording does not know it; *tid is changed where it is somebody else's.
- * NULL: no memory, or too many. */
+/*
+ * The thread that a program tells of, made up where the recording does not know it; *tid is changed
+ * where it is somebody else's. NULL: no memory, or too many.
+ */
 struct thread *session_program_thread(struct session *s, uint32_t pid, uint32_t *tid);
-/* When the next event of a Go program's trace is, and of which; UINT64_MAX: there is none. Draws it. */
+/*
+ * When the next event of a Go program's trace is, and of which; UINT64_MAX: there is none. Draws
+ * it.
+ */
 uint64_t session_go_peek(const struct session *s, struct session_go **ret);
 int session_on_go(struct session *s, struct session_go *go);
 int session_on_program_event(struct session *s, const struct ringevent *ev);
@@ -121,6 +127,12 @@ void session_in_goroutine(struct session *s, struct thread *t, uint64_t ts, uint
 /* What an event is for. */
 /* Its samples are a thread seen running, each for a period; else something that happened. */
 bool attr_is_sampling(const struct perfattr *a);
-enum tracepoint { TRACEPOINT_OTHER, TRACEPOINT_SWITCH, TRACEPOINT_WAKING, TRACEPOINT_WAKEUP, TRACEPOINT_WAKEUP_NEW };
+enum tracepoint {
+	TRACEPOINT_OTHER,
+	TRACEPOINT_SWITCH,
+	TRACEPOINT_WAKING,
+	TRACEPOINT_WAKEUP,
+	TRACEPOINT_WAKEUP_NEW
+};
 enum tracepoint attr_tracepoint(const struct perfattr *a);
 int session_on_tracepoint(struct session *s, const struct perfevent *ev);

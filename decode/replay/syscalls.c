@@ -5,7 +5,10 @@
 
 #include "common/base/cleanup.h"
 
-/* The numbers are the kernel's ABI: arch/x86/entry/syscalls/syscall_64.tbl. A thread can wait in nearly any of them. */
+/*
+ * The numbers are the kernel's ABI: arch/x86/entry/syscalls/syscall_64.tbl. A thread can wait in
+ * nearly any of them.
+ */
 static const struct syscall_info table[] = {
 	[0] = {"read", true},
 	[1] = {"write", true},

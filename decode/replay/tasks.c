@@ -142,7 +142,9 @@ int session_declare_thread(struct session *s, struct thread *t, uint64_t ts)
 {
 	int r;
 
-	/* On its way out it still runs and is switched: that is no new thread until one is forked. */
+	/*
+	 * On its way out it still runs and is switched: that is no new thread until one is forked.
+	 */
 	if (t->declared || t->ended)
 		return 0;
 	r = process_declare(s, t->process, ts);
@@ -161,7 +163,8 @@ int session_begin(struct session *s)
 	int r = 0;
 
 	s->begun = true;
-	while (s->o.whole_target && r >= 0 && (t = (struct thread *)(uintptr_t)hashmap_next(&s->threads, &pos)))
+	while (s->o.whole_target && r >= 0 &&
+	       (t = (struct thread *)(uintptr_t)hashmap_next(&s->threads, &pos)))
 		if (!t->exited && t->tid)
 			r = session_declare_thread(s, t, 0);
 	return r;
@@ -199,8 +202,9 @@ int session_end_process(struct session *s, const struct session_end *end)
 }
 
 /*
- * An exec leaves the process with one thread, whose number is the process's: if it was another thread that executed the program, the
- * number that it had is nobody's, and no exit is on record of it.
+ * An exec leaves the process with one thread, whose number is the process's: if it was another
+ * thread that executed the program, the number that it had is nobody's, and no exit is on record of
+ * it.
  */
 static int others_exit(struct session *s, const struct thread *stays, uint64_t ts)
 {
@@ -236,7 +240,8 @@ int session_on_comm(struct session *s, const struct perfevent *ev)
 		p->code.serial = ++s->n_processes;
 		r = ev->has_time ? others_exit(s, t, ev->time) : 0;
 		if (r == 0)
-			r = timeline_answer(timeline_program(s->o.tl, p->pid, ev->has_time ? ev->time : 0));
+			r = timeline_answer(
+				timeline_program(s->o.tl, p->pid, ev->has_time ? ev->time : 0));
 		if (r < 0)
 			return r;
 	}
@@ -283,7 +288,8 @@ int session_on_fork(struct session *s, const struct perfevent *ev)
 			memcpy(p->name, parent->name, sizeof(p->name));
 	}
 	t = session_thread(s, ev->pid, ev->tid);
-	if (t && p && t->process != p) { /* its number was a thread's of an older process with that id */
+	/* its number was a thread's of an older process with that id */
+	if (t && p && t->process != p) {
 		thread_join(t, p);
 		t->declared = t->named = false;
 		t->name[0] = '\0';

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Events that happen, of a foreign perf.data: they are no samples of time. The scheduler's tracepoints (perf sched
- * record) are switches and wake-ups; any other is a moment of its thread.
+ * Events that happen, of a foreign perf.data: they are no samples of time. The scheduler's
+ * tracepoints (perf sched record) are switches and wake-ups; any other is a moment of its thread.
  *
- * Their payload is the kernel's own struct, the same since 4.14. It is believed where it repeats what the record says
- * around it.
+ * Their payload is the kernel's own struct, the same since 4.14. It is believed where it repeats
+ * what the record says around it.
  */
 #include "config.h"
 
@@ -21,11 +21,20 @@
 #define COMMON_TID 4u	/* u32 */
 #define IN_IRQ_FLAGS (0x08u | 0x10u | 0x40u) /* hard, soft, NMI */
 
-/* The record's, of a thread that has exited: the kernel has taken its number away. Its payload still has it. */
+/*
+ * The record's, of a thread that has exited: the kernel has taken its number away. Its payload
+ * still has it.
+ */
 #define NO_TID UINT32_MAX
 
 enum { COMM_SIZE = 16 };
-enum switch_field { SWITCH_PREV_TID = 24, SWITCH_STATE = 32, SWITCH_NEXT_COMM = 40, SWITCH_NEXT_TID = 56, SWITCH_SIZE = 64 };
+enum switch_field {
+	SWITCH_PREV_TID = 24,
+	SWITCH_STATE = 32,
+	SWITCH_NEXT_COMM = 40,
+	SWITCH_NEXT_TID = 56,
+	SWITCH_SIZE = 64
+};
 enum waking_field { WAKING_COMM = 8, WAKING_TID = 24, WAKING_SIZE = 36 };
 
 /* What sched_switch says of the one who leaves; 0 is "still runnable", as is what lies above. */
@@ -65,7 +74,8 @@ bool attr_is_sampling(const struct perfattr *a)
 	case PERF_TYPE_RAW:
 		return true;
 	case PERF_TYPE_SOFTWARE:
-		return a->config == PERF_COUNT_SW_CPU_CLOCK || a->config == PERF_COUNT_SW_TASK_CLOCK;
+		return a->config == PERF_COUNT_SW_CPU_CLOCK ||
+		       a->config == PERF_COUNT_SW_TASK_CLOCK;
 	case PERF_TYPE_TRACEPOINT:
 	case PERF_TYPE_BREAKPOINT:
 		return false;
@@ -85,7 +95,8 @@ static enum off_cpu wait_of(uint64_t state)
 		return OFF_CPU_STOPPED;
 	if (state & STATE_DISK)
 		return OFF_CPU_UNINTERRUPTIBLE;
-	return state & (STATE_SLEEPING | STATE_PARKED | STATE_IDLE) ? OFF_CPU_SLEEPING : OFF_CPU_UNKNOWN;
+	return state & (STATE_SLEEPING | STATE_PARKED | STATE_IDLE) ? OFF_CPU_SLEEPING
+								    : OFF_CPU_UNKNOWN;
 }
 
 static void copy_comm(char *dst, size_t size, const uint8_t *comm)
@@ -120,7 +131,8 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	copy_comm(next_name, sizeof(next_name), raw + SWITCH_NEXT_COMM);
 	s->switches++;
 	if (ev->tid == NO_TID) {
-		r = timeline_answer(timeline_switch_gone(s->o.tl, ev->time, cpu, next_tid, next_name));
+		r = timeline_answer(
+			timeline_switch_gone(s->o.tl, ev->time, cpu, next_tid, next_name));
 	} else if (ev->tid) {
 		prev = session_thread(s, ev->pid, ev->tid);
 		r = prev ? session_declare_thread(s, prev, ev->time) : 0;
@@ -138,8 +150,9 @@ static int on_switch(struct session *s, const struct perfevent *ev)
 	r = next ? session_declare_thread(s, next, ev->time) : 0;
 	if (!next || r < 0)
 		return r;
-	return timeline_answer(
-		timeline_switch_in(s->o.tl, next_tid, ev->time, cpu, load_u32(raw + SWITCH_PREV_TID), prev ? prev->name : NULL));
+	return timeline_answer(timeline_switch_in(s->o.tl, next_tid, ev->time, cpu,
+						  load_u32(raw + SWITCH_PREV_TID),
+						  prev ? prev->name : NULL));
 }
 
 static int on_waking(struct session *s, const struct perfevent *ev)
@@ -167,9 +180,9 @@ static int on_waking(struct session *s, const struct perfevent *ev)
 	r = wakee ? session_declare_thread(s, wakee, ev->time) : 0;
 	if (!wakee || r < 0)
 		return r;
-	return timeline_answer(timeline_wakeup(s->o.tl, tid, ev->time,
-		ev->cpu == PERFEVENT_NO_CPU ? TL_CPU_UNKNOWN : ev->cpu, load_u32(raw + COMMON_TID), ev->pid,
-		waker ? waker->name : NULL, in_irq, stack));
+	return timeline_answer(timeline_wakeup(
+		s->o.tl, tid, ev->time, ev->cpu == PERFEVENT_NO_CPU ? TL_CPU_UNKNOWN : ev->cpu,
+		load_u32(raw + COMMON_TID), ev->pid, waker ? waker->name : NULL, in_irq, stack));
 }
 
 /* The kernel says twice who ran, and a name ends. */
@@ -177,8 +190,9 @@ static bool is_believed(const struct perfevent *ev, uint32_t size, uint32_t comm
 {
 	const struct perfevent_sample *s = &ev->sample;
 
-	return s->raw_size >= size && (ev->tid == NO_TID || load_u32(s->raw + COMMON_TID) == ev->tid) && memchr(s->raw + comm, 0, COMM_SIZE) &&
-	       load_u32(s->raw + tid) <= INT32_MAX;
+	return s->raw_size >= size &&
+	       (ev->tid == NO_TID || load_u32(s->raw + COMMON_TID) == ev->tid) &&
+	       memchr(s->raw + comm, 0, COMM_SIZE) && load_u32(s->raw + tid) <= INT32_MAX;
 }
 
 static int on_moment(struct session *s, const struct perfevent *ev)
@@ -190,8 +204,8 @@ static int on_moment(struct session *s, const struct perfevent *ev)
 	if (!t || r < 0)
 		return r;
 	escape_text(name, sizeof(name), ev->attr->name, strlen(ev->attr->name));
-	return timeline_answer(timeline_moment(
-		s->o.tl, ev->tid, ev->time, "event", *name ? name : "event without a name", NULL, 0));
+	return timeline_answer(timeline_moment(s->o.tl, ev->tid, ev->time, "event",
+					       *name ? name : "event without a name", NULL, 0));
 }
 
 int session_on_tracepoint(struct session *s, const struct perfevent *ev)
@@ -201,7 +215,8 @@ int session_on_tracepoint(struct session *s, const struct perfevent *ev)
 	switch (is) {
 	case TRACEPOINT_SWITCH:
 		if (is_believed(ev, SWITCH_SIZE, SWITCH_NEXT_COMM, SWITCH_NEXT_TID) &&
-			load_u32(ev->sample.raw + SWITCH_PREV_TID) == load_u32(ev->sample.raw + COMMON_TID))
+		    load_u32(ev->sample.raw + SWITCH_PREV_TID) ==
+			    load_u32(ev->sample.raw + COMMON_TID))
 			return on_switch(s, ev);
 		s->bad_sched++;
 		return 0;

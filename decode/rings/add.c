@@ -11,8 +11,8 @@
 #include "decode/rings/window.h"
 
 /*
- * What a record costs here and until it is handed out: itself; its keys and its new place while it is sorted, or
- * what finds the begins of ends.
+ * What a record costs here and until it is handed out: itself; its keys and its new place while it
+ * is sorted, or what finds the begins of ends.
  */
 #define RECORD_COST (sizeof(struct ringrec) + 80)
 
@@ -38,7 +38,8 @@ static bool record_add(struct walk *w, const struct ringrec *rec)
 		size_t cap = r->cap_recs + (r->cap_recs ? r->cap_recs / 2 : 1024);
 		struct ringrec *v;
 
-		if (cap >= RINGREC_NO_SLOT || !ringevents_charge(r, (cap - r->cap_recs) * RECORD_COST))
+		if (cap >= RINGREC_NO_SLOT ||
+		    !ringevents_charge(r, (cap - r->cap_recs) * RECORD_COST))
 			return false;
 		v = reallocarray(r->recs, cap, sizeof(*v));
 		if (!v)
@@ -99,7 +100,8 @@ static bool on_fiber(struct walk *w, const struct ring_slot *slot)
 	w->fiber_seen = true;
 	/* Without memory for it the fiber has its number. */
 	if (slot->a && slot->name && ringevents_charge(r, hashmap_more_bytes(&r->fibers)))
-		(void)!hashmap_put(&r->fibers, (uint32_t)(w->src - r->sources), slot->a, slot->name);
+		(void)!hashmap_put(&r->fibers, (uint32_t)(w->src - r->sources), slot->a,
+				   slot->name);
 	return segment_open(w, r->segs[r->n_segs - 1].nstid, slot->a);
 }
 
@@ -172,7 +174,8 @@ static bool edge_add(struct walk *w, const struct ringwindow *window, bool threa
 	return record_add(w, &lost) && record_add(w, &thread);
 }
 
-static bool on_record(struct walk *w, const struct ringwindow *window, const struct ringwindow_record *record)
+static bool on_record(struct walk *w, const struct ringwindow *window,
+		      const struct ringwindow_record *record)
 {
 	const struct ring_slot *slot = &record->slot;
 	struct ringrec rec = {.kind = (uint8_t)kind_of(record->kind),
@@ -204,7 +207,8 @@ static bool on_record(struct walk *w, const struct ringwindow *window, const str
 /* ---- the end of a ring */
 
 /* What the daemon calls a thread; where it does not say, a number that no thread has. */
-static uint32_t tid_of(struct ringevents *r, const struct ringsource *src, const struct ringseg *seg)
+static uint32_t tid_of(struct ringevents *r, const struct ringsource *src,
+		       const struct ringseg *seg)
 {
 	const uint32_t nstid = seg->nstid;
 	/* a writer that nobody knows is another one in each ring */
@@ -232,20 +236,22 @@ static uint32_t stack_of(struct ringevents *r, const struct ringseg *seg)
 
 	if (known)
 		return known - 1;
-	if (r->n_stacks == RINGEVENTS_MAX_STACKS || hashmap_put(&r->stacks, group, id, r->n_stacks + 1) < 0)
+	if (r->n_stacks == RINGEVENTS_MAX_STACKS ||
+	    hashmap_put(&r->stacks, group, id, r->n_stacks + 1) < 0)
 		return RINGSEG_NO_STACK;
 	return r->n_stacks++;
 }
 
 /*
- * Whether the directory speaks of the writer of these records. It was copied after them: somebody else may
- * have taken the ring over since, later than the last of them.
+ * Whether the directory speaks of the writer of these records. It was copied after them: somebody
+ * else may have taken the ring over since, later than the last of them.
  */
 static bool entry_known(const struct walk *w, const struct ring_entry *entry_u)
 {
 	uint64_t claimed;
 
-	return !ringclock_place(&w->src->clock, entry_u->claimed, &claimed) || claimed <= w->highest;
+	return !ringclock_place(&w->src->clock, entry_u->claimed, &claimed) ||
+	       claimed <= w->highest;
 }
 
 static void segments_finish(struct walk *w)
@@ -308,7 +314,8 @@ static void records_finish(struct walk *w)
 
 static void read_ring(struct ringevents *r, struct ringsource *src, uint32_t ring)
 {
-	struct walk w = {.r = r, .src = src, .ring = ring, .first_rec = r->n_recs, .first_seg = r->n_segs};
+	struct walk w = {
+		.r = r, .src = src, .ring = ring, .first_rec = r->n_recs, .first_seg = r->n_segs};
 	struct ringwindow_record record;
 	struct ringwindow window;
 

@@ -45,7 +45,8 @@ static void points_settle(struct ringclock *c, const struct ringfile_header *h)
 	for (size_t i = c->n - 1; i-- > 0;) {
 		const struct ringclock_point p = c->points[i];
 
-		if (p.stamp && p.raw && p.stamp < c->points[kept].stamp && p.raw < c->points[kept].raw)
+		if (p.stamp && p.raw && p.stamp < c->points[kept].stamp &&
+		    p.raw < c->points[kept].raw)
 			c->points[--kept] = p;
 	}
 	c->n -= kept;
@@ -70,14 +71,19 @@ static uint64_t convert(struct ringclock *c, uint64_t stamp)
 	first = &c->points[0];
 	last = &c->points[c->n - 1];
 	if (stamp < first->stamp || stamp > last->stamp) {
-		/* The whole series' rate: two readings close to each other give one made of their errors. */
+		/*
+		 * The whole series' rate: two readings close to each other give one made of their
+		 * errors.
+		 */
 		if (c->n == 1)
 			return 0;
 		if (stamp < first->stamp) {
-			d = rescale(first->stamp - stamp, last->raw - first->raw, last->stamp - first->stamp);
+			d = rescale(first->stamp - stamp, last->raw - first->raw,
+				    last->stamp - first->stamp);
 			return d < first->raw ? first->raw - d : 0;
 		}
-		d = rescale(stamp - last->stamp, last->raw - first->raw, last->stamp - first->stamp);
+		d = rescale(stamp - last->stamp, last->raw - first->raw,
+			    last->stamp - first->stamp);
 		return d < UINT64_MAX - last->raw ? last->raw + d : UINT64_MAX;
 	}
 	if (c->n == 1)
@@ -101,17 +107,19 @@ static uint64_t convert(struct ringclock *c, uint64_t stamp)
 }
 
 /*
- * The start time of the process is of BOOTTIME; a bracket that has both clocks gives the
- * distance. It was less before a suspend, and adjusting of the clock has moved it by a part in a thousand
- * at most: the bound errs to the early side.
+ * The start time of the process is of BOOTTIME; a bracket that has both clocks gives the distance.
+ * It was less before a suspend, and adjusting of the clock has moved it by a part in a thousand at
+ * most: the bound errs to the early side.
  */
-static uint64_t process_start(const struct ringfile_header *h, const struct clock_bracket *brackets, size_t n)
+static uint64_t process_start(const struct ringfile_header *h, const struct clock_bracket *brackets,
+			      size_t n)
 {
 	const struct clock_bracket *b = NULL;
 	uint64_t start, back, age;
 
 	for (size_t i = 0; i < n; i++)
-		if (brackets[i].boottime && brackets[i].monotonic && (!b || brackets[i].monotonic > b->monotonic))
+		if (brackets[i].boottime && brackets[i].monotonic &&
+		    (!b || brackets[i].monotonic > b->monotonic))
 			b = &brackets[i];
 	if (!b || h->start_time == 0 || h->start_time > UINT64_MAX / START_TICK_NS)
 		return 0;
@@ -134,7 +142,8 @@ int ringclock_init(struct ringclock *ret, const struct ringfile_header *h,
 		if (!c.points)
 			return -ENOMEM;
 		for (; c.n < n_brackets; c.n++)
-			c.points[c.n] = (struct ringclock_point){brackets[c.n].source, brackets[c.n].monotonic};
+			c.points[c.n] = (struct ringclock_point){brackets[c.n].source,
+								 brackets[c.n].monotonic};
 		points_settle(&c, h);
 	}
 	c.oldest = process_start(h, brackets, n_brackets);

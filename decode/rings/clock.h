@@ -25,8 +25,8 @@ struct ringclock {
 };
 
 /*
- * `source` of the brackets is the TSC, `monotonic` is MONOTONIC_RAW. `started` is a stamp by which the program
- * says when it began, 0: it does not. 0 or -ENOMEM.
+ * `source` of the brackets is the TSC, `monotonic` is MONOTONIC_RAW. `started` is a stamp by which
+ * the program says when it began, 0: it does not. 0 or -ENOMEM.
  */
 int ringclock_init(struct ringclock *c, const struct ringfile_header *h,
 	const struct clock_bracket *brackets, size_t n_brackets, uint64_t started_u) _must_check_;

@@ -68,7 +68,8 @@ struct ringevents *ringevents_free(struct ringevents *r)
 int ringevents_finish(struct ringevents *r)
 {
 	for (size_t i = 0; i < r->n_segs; i++)
-		r->segs[i].fiber_name = hashmap_index(&r->fibers, r->segs[i].source, r->segs[i].fiber);
+		r->segs[i].fiber_name =
+			hashmap_index(&r->fibers, r->segs[i].source, r->segs[i].fiber);
 	return ringevents_join(r);
 }
 
@@ -83,7 +84,8 @@ static void add_count(struct json_object *o, const char *key, uint64_t n)
 		json_add_uint(o, key, n);
 }
 
-void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, const char *kind, uint64_t count), void *arg)
+void ringevents_tell_losses(const struct ringevents *r,
+			    void (*tell)(void *arg, const char *kind, uint64_t count), void *arg)
 {
 	const struct ringevents_losses *l = &r->losses;
 	const struct {
@@ -105,7 +107,8 @@ void ringevents_tell_losses(const struct ringevents *r, void (*tell)(void *arg, 
 			tell(arg, kinds[i].kind, kinds[i].count);
 }
 
-void ringevents_report(const struct ringevents *r, struct json_object *stats, struct json_object *losses)
+void ringevents_report(const struct ringevents *r, struct json_object *stats,
+		       struct json_object *losses)
 {
 	const struct ringevents_losses *l = &r->losses;
 

@@ -24,12 +24,14 @@ enum ringrec_flags {
 	RINGREC_JOINED = 1 << 0,  /* a begin and an end that belong together */
 	RINGREC_EARLY = 1 << 1,	  /* a begin that was made from its end, whose slot it has */
 	RINGREC_DROPPED = 1 << 2, /* not handed out */
-	RINGREC_NAMED = 1 << 3,	  /* RINGEVENT_THREAD without a slot: has the name of the directory's entry */
+	/* RINGEVENT_THREAD without a slot: has the name of the directory's entry */
+	RINGREC_NAMED = 1 << 3,
 };
 
 struct ringrec {
 	uint64_t ts;
-	uint64_t began; /* of an end, a trigger, an early begin: ns, 0: not known. RINGEVENT_LOST: slots */
+	/* of an end, a trigger, an early begin: ns, 0: not known. RINGEVENT_LOST: slots */
+	uint64_t began;
 	uint32_t slot;	/* its position in the ring, or RINGREC_NO_SLOT */
 	uint32_t seg;
 	uint32_t name; /* its number in the file */
@@ -75,7 +77,8 @@ struct ringevents {
 	size_t n_recs, cap_recs;
 	struct ringseg *segs;
 	size_t n_segs, cap_segs;
-	struct hashmap stacks; /* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
+	/* (file and whether it is a fiber's, tid or fiber) to the number of a stack, + 1 */
+	struct hashmap stacks;
 	struct hashmap tids;   /* (file, tid in the program's eyes) to the trace's tid */
 	struct hashmap fibers; /* (file, fiber) to its name, as the last switch to it says */
 	uint32_t n_stacks, n_made;
@@ -98,14 +101,14 @@ struct ringevents {
 bool ringevents_charge(struct ringevents *r, uint64_t bytes);
 
 /*
- * Within a ring stamps rise, but for signal handlers, whose records may lie among those of what they
- * interrupted. One that is further off than this is wrong.
+ * Within a ring stamps rise, but for signal handlers, whose records may lie among those of what
+ * they interrupted. One that is further off than this is wrong.
  */
 #define RINGEVENTS_DISORDER_NS UINT64_C(1000000000)
 
 /*
- * Drops those of the records of one ring, from `first` to the last, that most of them contradict. Without the
- * memory for it, all of them stay.
+ * Drops those of the records of one ring, from `first` to the last, that most of them contradict.
+ * Without the memory for it, all of them stay.
  */
 void ringevents_drop_disorder(struct ringevents *r, size_t first);
 
@@ -115,7 +118,8 @@ int ringevents_sort(struct ringevents *r);
 /* Sorts, joins, makes the begins that are missing. 0 or -ENOMEM. */
 int ringevents_join(struct ringevents *r);
 
-static inline struct ring_slot ringevents_slot(const struct ringevents *r, const struct ringrec *rec)
+static inline struct ring_slot ringevents_slot(const struct ringevents *r,
+					       const struct ringrec *rec)
 {
 	const struct ringseg *seg = &r->segs[rec->seg];
 	struct ring_slot slot;

@@ -35,7 +35,8 @@ static bool field_check(struct ringfield *f, size_t bytes)
 	return false;
 }
 
-bool ringfield_next(const uint8_t *payload, size_t len, size_t *pos, struct ringfield *ret, bool *ret_broken)
+bool ringfield_next(const uint8_t *payload, size_t len, size_t *pos, struct ringfield *ret,
+		    bool *ret_broken)
 {
 	struct ring_field head_u;
 	struct ringfield f = {0};

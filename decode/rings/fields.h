@@ -25,8 +25,10 @@ struct ringfield {
 
 static inline bool ringfield_is_integer(const struct ringfield *f)
 {
-	return f->type == RING_FIELD_U64 || f->type == RING_FIELD_I64 || f->type == RING_FIELD_POINTER;
+	return f->type == RING_FIELD_U64 || f->type == RING_FIELD_I64 ||
+	       f->type == RING_FIELD_POINTER;
 }
 
 /* Takes the field at *pos; false at the end, or (and *ret_broken) if there is no whole one. */
-bool ringfield_next(const uint8_t *payload, size_t len, size_t *pos, struct ringfield *ret, bool *ret_broken);
+bool ringfield_next(const uint8_t *payload, size_t len, size_t *pos, struct ringfield *ret,
+		    bool *ret_broken);

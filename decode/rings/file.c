@@ -49,7 +49,8 @@ static bool check_header(struct ringfile *f)
 		.slots = h->slots,
 		.names_max = h->names_max,
 		.text_bytes = h->text_bytes};
-	if (memcmp(h->magic, RINGFILE_MAGIC, sizeof(h->magic)) != 0 || h->version != RINGFILE_VERSION)
+	if (memcmp(h->magic, RINGFILE_MAGIC, sizeof(h->magic)) != 0 ||
+	    h->version != RINGFILE_VERSION)
 		return false;
 	if (h->clock != RING_CLOCK_TSC && h->clock != RING_CLOCK_MONOTONIC_RAW)
 		return false;
@@ -79,9 +80,9 @@ static int read_table(struct ringfile *f)
 		struct ringfile_ring e;
 
 		memcpy(&e, f->data + sizeof(f->header) + i * sizeof(e), sizeof(e));
-		if (e.ring >= f->geometry.rings || (seen[e.ring / 64] & UINT64_C(1) << e.ring % 64) ||
-			e.bytes != bytes || e.offset < end || !inside(f, e.offset, bytes) ||
-			e.head_before > e.head_after) {
+		if (e.ring >= f->geometry.rings ||
+		    (seen[e.ring / 64] & UINT64_C(1) << e.ring % 64) || e.bytes != bytes ||
+		    e.offset < end || !inside(f, e.offset, bytes) || e.head_before > e.head_after) {
 			f->invalid++;
 			continue;
 		}
@@ -157,12 +158,14 @@ const struct ringfile_ring *ringfile_ring(const struct ringfile *f, uint32_t i)
 
 void ringfile_entry(const struct ringfile *f, uint32_t i, struct ring_entry *ret_u)
 {
-	memcpy(ret_u, shared(f) + f->geometry.dir_offset + f->rings[i].ring * sizeof(*ret_u), sizeof(*ret_u));
+	memcpy(ret_u, shared(f) + f->geometry.dir_offset + f->rings[i].ring * sizeof(*ret_u),
+	       sizeof(*ret_u));
 }
 
 static const uint8_t *slot_at(const struct ringfile *f, uint32_t i, uint64_t position)
 {
-	return f->data + f->rings[i].offset + (position & (f->geometry.slots - 1)) * RING_SLOT_BYTES;
+	return f->data + f->rings[i].offset +
+	       (position & (f->geometry.slots - 1)) * RING_SLOT_BYTES;
 }
 
 void ringfile_slot(const struct ringfile *f, uint32_t i, uint64_t position, struct ring_slot *ret_u)

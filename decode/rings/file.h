@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns one copy of a program's rings (common/bundle/ringfile.h), read whole into memory, and answers with
- * private copies of its pieces. The shared part and the slots are the program's own bytes; the
- * header may be a stranger's too, where a bundle was sent by somebody. So each number is checked
- * here, once, and no later step meets an offset.
+ * Owns one copy of a program's rings (common/bundle/ringfile.h), read whole into memory, and
+ * answers with private copies of its pieces. The shared part and the slots are the program's own
+ * bytes; the header may be a stranger's too, where a bundle was sent by somebody. So each number is
+ * checked here, once, and no later step meets an offset.
  *
  * It refuses to know what a slot means and which of them count (decode/rings/window.h).
  */
@@ -44,7 +44,8 @@ const struct ringfile_ring *ringfile_ring(const struct ringfile *f, uint32_t i);
 void ringfile_entry(const struct ringfile *f, uint32_t i, struct ring_entry *ret_u);
 
 /* The slot at a position of ring i; `position` is taken modulo the ring. */
-void ringfile_slot(const struct ringfile *f, uint32_t i, uint64_t position, struct ring_slot *ret_u);
+void ringfile_slot(const struct ringfile *f, uint32_t i, uint64_t position,
+		   struct ring_slot *ret_u);
 
 /* The payload of the `span` (at most RING_SPAN_MAX) slots from `position` on. Returns its bytes. */
 size_t ringfile_payload(const struct ringfile *f, uint32_t i, uint64_t position, uint32_t span,

@@ -2,12 +2,15 @@
 /*
  * Finds each end's begin among the records, which are in the order of time.
  *
- * Regions nest on a stack, a thread's or a fiber's, whichever rings their records are in. Two walks:
+ * Regions nest on a stack, a thread's or a fiber's, whichever rings their records are in. Two
+ * walks:
  *
- *  1. Forwards, an end looks for the begin that has its stamp and name among those that are open. Those above it are
- *     closed with it and stay without an end of their own. So the pairs never cross.
- *  2. Backwards, an end without a begin opens an interval that goes back to when it began. It lives if
- *     it crosses no pair; then a begin is made for it, right after the record before which it began.
+ *  1. Forwards, an end looks for the begin that has its stamp and name among those that are open.
+ *     Those above it are closed with it and stay without an end of their own. So the pairs never
+ *     cross.
+ *  2. Backwards, an end without a begin opens an interval that goes back to when it began. It lives
+ *     if it crosses no pair; then a begin is made for it, right after the record before which it
+ *     began.
  *
  * Each record is put on a stack once and taken off once, and searched for by halving: what the
  * program wrote does not change how long this takes.
@@ -74,7 +77,8 @@ static int early_add(struct join *j, uint32_t end, uint32_t at)
 		size_t cap = j->cap_earlies ? j->cap_earlies * 2 : 64;
 		struct early *v;
 
-		if (!ringevents_charge(r, (cap - j->cap_earlies) * (sizeof(*v) + sizeof(struct ringrec)))) {
+		if (!ringevents_charge(r, (cap - j->cap_earlies) *
+						  (sizeof(*v) + sizeof(struct ringrec)))) {
 			end_drop(r, end, &r->losses.over_memory);
 			return 0;
 		}
@@ -84,7 +88,8 @@ static int early_add(struct join *j, uint32_t end, uint32_t at)
 		j->earlies = v;
 		j->cap_earlies = cap;
 	}
-	e.rec.kind = e.rec.kind == RINGEVENT_TASK_END ? RINGEVENT_TASK_BEGIN : RINGEVENT_REGION_BEGIN;
+	e.rec.kind = e.rec.kind == RINGEVENT_TASK_END ? RINGEVENT_TASK_BEGIN
+						      : RINGEVENT_REGION_BEGIN;
 	e.rec.flags = RINGREC_EARLY | RINGREC_JOINED;
 	e.rec.ts = e.rec.began < j->floor ? j->floor : e.rec.began;
 	by_time = place_of(r, e.rec.ts);
@@ -112,7 +117,10 @@ static bool is_pair(const struct ringrec *begin, const struct ringrec *end)
 	return begin->ts == end->began && begin->name == end->name;
 }
 
-/* How many of a stack's open begins are below the one that ends here; NO_RECORD: it is not among them. */
+/*
+ * How many of a stack's open begins are below the one that ends here; NO_RECORD: it is not among
+ * them.
+ */
 static uint32_t open_find(const struct join *j, uint32_t stack, const struct ringrec *end)
 {
 	const struct ringevents *r = j->r;
@@ -127,7 +135,8 @@ static uint32_t open_find(const struct join *j, uint32_t stack, const struct rin
 		else
 			hi = mid;
 	}
-	for (uint32_t i = lo; i > 0 && lo - i < MAX_TIES && r->recs[open[i - 1]].ts == end->began; i--)
+	for (uint32_t i = lo; i > 0 && lo - i < MAX_TIES && r->recs[open[i - 1]].ts == end->began;
+	     i--)
 		if (is_pair(&r->recs[open[i - 1]], end))
 			return i - 1;
 	return NO_RECORD;
@@ -190,7 +199,8 @@ static int on_begin_backwards(struct join *j, uint32_t stack, uint32_t begin)
 	while (j->depth[stack] > 0) {
 		const uint32_t end = open[j->depth[stack] - 1];
 
-		if ((r->recs[end].flags & RINGREC_JOINED) || !is_pair(&r->recs[begin], &r->recs[end]))
+		if ((r->recs[end].flags & RINGREC_JOINED) ||
+		    !is_pair(&r->recs[begin], &r->recs[end]))
 			break;
 		end_drop(r, end, &r->losses.ends_without_begin);
 		j->depth[stack]--;
@@ -292,7 +302,8 @@ static int on_task_end(struct join *j, struct hashmap *tasks, uint32_t end)
 		struct ringrec *begin = &r->recs[known - 1];
 
 		/* ended twice, or another one with its number */
-		if (begin->kind != RINGEVENT_TASK_BEGIN || (begin->flags & RINGREC_JOINED) || (rec->began && rec->began != begin->ts)) {
+		if (begin->kind != RINGEVENT_TASK_BEGIN || (begin->flags & RINGREC_JOINED) ||
+		    (rec->began && rec->began != begin->ts)) {
 			end_drop(r, end, &r->losses.ends_without_begin);
 			return 0;
 		}
@@ -324,7 +335,8 @@ static int join_tasks(struct join *j)
 		if (rec->kind == RINGEVENT_TASK_BEGIN) {
 			const uint32_t source = r->segs[rec->seg].source;
 
-			if (hashmap_put(&tasks, source, ringevents_slot(r, rec).a, (uint32_t)i + 1) < 0)
+			if (hashmap_put(&tasks, source, ringevents_slot(r, rec).a,
+					(uint32_t)i + 1) < 0)
 				end_drop(r, (uint32_t)i, &r->losses.over_memory);
 		} else if (rec->kind == RINGEVENT_TASK_END) {
 			ret = on_task_end(j, &tasks, (uint32_t)i);
@@ -369,8 +381,10 @@ int ringevents_join(struct ringevents *r)
 
 	if (ret < 0)
 		return ret;
-	/* What began before all that was recorded is drawn from there on: a region that is as old as the
-	 * program would make the rest a dot. */
+	/*
+	 * What began before all that was recorded is drawn from there on: a region that is as old
+	 * as the program would make the rest a dot.
+	 */
 	j.floor = r->n_recs ? r->recs[0].ts : 0;
 	for (size_t i = 0; i < r->n_brackets; i++)
 		if (r->brackets[i].monotonic && r->brackets[i].monotonic < j.floor)

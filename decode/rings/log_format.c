@@ -59,8 +59,8 @@ static void put_string(struct out *o, const struct printf_spec *s, const char *t
 }
 
 /* A number: prefix (sign, 0x), zeroes that the flag 0 asks for, and the digits. */
-static void put_number(struct out *o, const struct printf_spec *s, bool zeroes, const char *prefix, const char *digits,
-	size_t len)
+static void put_number(struct out *o, const struct printf_spec *s, bool zeroes, const char *prefix,
+		       const char *digits, size_t len)
 {
 	size_t all = strlen(prefix) + len, pad = s->width > all ? s->width - all : 0;
 
@@ -105,7 +105,8 @@ static int64_t cut_signed(uint64_t v, enum printf_length length)
 }
 
 /* The digits of v, at least `least` (LOGFORMAT_MAX_PRECISION at most). */
-static size_t digits_of(char buf[LOGFORMAT_MAX_PRECISION + 32], uint64_t v, unsigned base, bool upper, size_t least)
+static size_t digits_of(char buf[LOGFORMAT_MAX_PRECISION + 32], uint64_t v, unsigned base,
+			bool upper, size_t least)
 {
 	const char *set = upper ? "0123456789ABCDEF" : "0123456789abcdef";
 	char reversed[LOGFORMAT_MAX_PRECISION + 32];
@@ -164,7 +165,9 @@ static void put_pointer(struct out *o, const struct printf_spec *s, uint64_t v)
 /* No sign, no width: the longest is 1.8e308 by %f with all its decimals. */
 static size_t print_float(char *buf, size_t size, const struct printf_spec *s, double v)
 {
-	const int p = s->has_precision ? (int)s->precision : s->conversion == 'a' || s->conversion == 'A' ? -1 : 6;
+	const int p = s->has_precision                               ? (int)s->precision
+		      : s->conversion == 'a' || s->conversion == 'A' ? -1
+								     : 6;
 	int n = 0;
 
 	switch (s->conversion) {
@@ -233,7 +236,8 @@ static void put_text(struct out *o, const struct printf_spec *s, const struct ri
 		return;
 	}
 	put(o, f->text, len);
-	put(o, "\xe2\x80\xa6", 3); /* an ellipsis; there is no width that the whole would not have filled */
+	/* an ellipsis; there is no width that the whole would not have filled */
+	put(o, "\xe2\x80\xa6", 3);
 }
 
 static void put_char(struct out *o, const struct printf_spec *s, uint64_t v)
@@ -323,7 +327,8 @@ static void take_sizes(struct printf_spec *s, struct logvalues *values)
 		s->precision = precision < 0 ? 0 : (size_t)precision;
 	}
 	s->width = bounded(s->width, LOGFORMAT_MAX_WIDTH);
-	s->precision = bounded(s->precision, s->conversion == 's' ? RING_PAYLOAD_MAX : LOGFORMAT_MAX_PRECISION);
+	s->precision = bounded(s->precision,
+			       s->conversion == 's' ? RING_PAYLOAD_MAX : LOGFORMAT_MAX_PRECISION);
 }
 
 static void convert(struct out *o, const struct printf_spec *s, struct logvalues *values)
@@ -386,8 +391,8 @@ static void convert(struct out *o, const struct printf_spec *s, struct logvalues
 	}
 }
 
-size_t logformat(char *dst, size_t size, const char *format, size_t len, const struct ringfield *values,
-	size_t n_values, bool *ret_cut)
+size_t logformat(char *dst, size_t size, const char *format, size_t len,
+		 const struct ringfield *values, size_t n_values, bool *ret_cut)
 {
 	struct out o = {.dst = dst, .size = size};
 	struct logvalues v = {.v = values, .n = n_values};

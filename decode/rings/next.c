@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Hands out one event after the other: only now names are looked up, payloads read, formats applied and
- * all of it made safe to show.
+ * Hands out one event after the other: only now names are looked up, payloads read, formats applied
+ * and all of it made safe to show.
  */
 #include "config.h"
 
@@ -65,7 +65,8 @@ static const char *name_or(const char *name, const char *fallback)
 
 /* ---- payloads */
 
-static void add_arg(struct ringevents *r, struct ringsource *src, const struct ringfield *f, struct ringevent *ev)
+static void add_arg(struct ringevents *r, struct ringsource *src, const struct ringfield *f,
+		    struct ringevent *ev)
 {
 	struct ringevent_arg *arg = &ev->args[ev->n_args];
 
@@ -101,8 +102,8 @@ static void add_arg(struct ringevents *r, struct ringsource *src, const struct r
 	ev->n_args++;
 }
 
-static size_t payload_of(struct ringevents *r, const struct ringrec *rec, const struct ring_slot *slot,
-	uint8_t payload[RING_PAYLOAD_MAX])
+static size_t payload_of(struct ringevents *r, const struct ringrec *rec,
+			 const struct ring_slot *slot, uint8_t payload[RING_PAYLOAD_MAX])
 {
 	const struct ringseg *seg = &r->segs[rec->seg];
 
@@ -211,7 +212,8 @@ static void fill(struct ringevents *r, const struct ringrec *rec, struct ringeve
 {
 	const struct ringseg *seg = &r->segs[rec->seg];
 	const struct ring_slot slot = ringevents_slot(r, rec);
-	const char *name = rec->kind == RINGEVENT_LOG ? "" : name_of(r, &r->sources[seg->source], rec->name);
+	const char *name =
+		rec->kind == RINGEVENT_LOG ? "" : name_of(r, &r->sources[seg->source], rec->name);
 	const bool early = rec->flags & RINGREC_EARLY;
 
 	ev->name = name;
@@ -256,7 +258,8 @@ static void fill(struct ringevents *r, const struct ringrec *rec, struct ringeve
 		return;
 	}
 	ev->began_early = early;
-	ev->unfinished = (rec->kind == RINGEVENT_REGION_BEGIN || rec->kind == RINGEVENT_TASK_BEGIN) &&
+	ev->unfinished =
+		(rec->kind == RINGEVENT_REGION_BEGIN || rec->kind == RINGEVENT_TASK_BEGIN) &&
 		!(rec->flags & RINGREC_JOINED);
 	if (!early)
 		read_args(r, rec, &slot, ev);

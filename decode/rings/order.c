@@ -86,7 +86,10 @@ struct key {
 	uint32_t rec;
 };
 
-/* Sorts by time, equal ones as they are: eleven bits in each round, as many rounds as the times differ in. */
+/*
+ * Sorts by time, equal ones as they are: eleven bits in each round, as many rounds as the times
+ * differ in.
+ */
 static void keys_sort(struct key *v, struct key *spare, size_t n)
 {
 	enum { BITS = 11, BINS = 1 << BITS };

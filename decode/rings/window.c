@@ -83,7 +83,10 @@ bool ringwindow_next(struct ringwindow *w, struct ringwindow_record *ret)
 		}
 		w->broken = false;
 		w->next += span;
-		*ret = (struct ringwindow_record){.slot = s, .index = index, .span = span, .kind = (uint8_t)kind};
+		*ret = (struct ringwindow_record){.slot = s,
+						  .index = index,
+						  .span = span,
+						  .kind = (uint8_t)kind};
 		return true;
 	}
 	return false;

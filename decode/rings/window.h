@@ -24,7 +24,8 @@ struct ringwindow {
 };
 
 struct ringwindow_record {
-	struct ring_slot slot; /* of a kind below _RING_KIND_MAX, not RING_CONT; the rest any numbers */
+	/* of a kind below _RING_KIND_MAX, not RING_CONT; the rest any numbers */
+	struct ring_slot slot;
 	uint64_t index;	       /* of the slot, since the ring was made */
 	uint32_t span;	       /* continuation slots that follow, at most RING_SPAN_MAX */
 	uint8_t kind;	       /* enum ring_kind */

@@ -32,13 +32,15 @@ static uint32_t make_room(struct inline_lists *l, uint32_t n)
 	return number;
 }
 
-uint32_t inline_lists_add(struct inline_lists *l, struct source *source, struct stacktab *st, struct image *img, uint64_t vaddr)
+uint32_t inline_lists_add(struct inline_lists *l, struct source *source, struct stacktab *st,
+			  struct image *img, uint64_t vaddr)
 {
 	const struct dwarf_scope *scopes[DWARF_MAX_INLINED], *s;
 	uint32_t n = 0, number;
 	uint64_t end;
 
-	for (s = source_inlined(source, img, vaddr, &end); s && s->outer && n < DWARF_MAX_INLINED; s = s->outer)
+	for (s = source_inlined(source, img, vaddr, &end); s && s->outer && n < DWARF_MAX_INLINED;
+	     s = s->outer)
 		scopes[n++] = s;
 	if (!n)
 		return 0;

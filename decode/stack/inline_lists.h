@@ -20,8 +20,15 @@ struct inline_lists {
 	uint64_t left_out; /* for which there was no memory */
 };
 
-/* The list of an address of the image, as a number; 0: nothing is inlined there, or there is no memory. Errors: source_error(). */
-uint32_t inline_lists_add(struct inline_lists *l, struct source *source, struct stacktab *st, struct image *img, uint64_t vaddr);
-/* Its frames, the outermost first, and how many. Borrowed, until the next one is added. Of 0 there are none. */
+/*
+ * The list of an address of the image, as a number; 0: nothing is inlined there, or there is no
+ * memory. Errors: source_error().
+ */
+uint32_t inline_lists_add(struct inline_lists *l, struct source *source, struct stacktab *st,
+			  struct image *img, uint64_t vaddr);
+/*
+ * Its frames, the outermost first, and how many. Borrowed, until the next one is added. Of 0 there
+ * are none.
+ */
 const uint32_t *inline_lists_get(const struct inline_lists *l, uint32_t number, uint32_t *ret_n);
 void inline_lists_fini(struct inline_lists *l);

@@ -45,7 +45,10 @@ static const char *bare_name(const char *name, size_t *len)
 	return name;
 }
 
-/* Can an entry of the linkage table lead to that function? By their names: one that is chosen at run time has a variant's. */
+/*
+ * Can an entry of the linkage table lead to that function? By their names: one that is chosen at
+ * run time has a variant's.
+ */
 static bool plt_leads_to(const struct symbol *plt, const struct symbol *leaf)
 {
 	static const char *const variants[] = {"_avx", "_sse", "_ssse", "_evex", "_erms"};
@@ -61,7 +64,8 @@ static bool plt_leads_to(const struct symbol *plt, const struct symbol *leaf)
 	if (len == n)
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
-		if (len - n >= strlen(variants[i]) && memcmp(name + n, variants[i], strlen(variants[i])) == 0)
+		if (len - n >= strlen(variants[i]) &&
+		    memcmp(name + n, variants[i], strlen(variants[i])) == 0)
 			return true;
 	return false;
 }
@@ -98,8 +102,8 @@ static bool calls_on(struct image *img, const struct symbol *sym, const struct c
 }
 
 /*
- * Go's tables tell the frame from the stack pointer everywhere; of the frame pointer they tell where the caller's is, and not between
- * which instructions the register has another value.
+ * Go's tables tell the frame from the stack pointer everywhere; of the frame pointer they tell
+ * where the caller's is, and not between which instructions the register has another value.
  */
 static bool has_callers_bp(struct image *img, uint64_t vaddr, const struct cfi_row *row)
 {
@@ -112,8 +116,9 @@ static bool has_callers_bp(struct image *img, uint64_t vaddr, const struct cfi_r
 	if (vaddr < 8 || image_read(img, vaddr - 8, code, sizeof(code)) != sizeof(code))
 		return false;
 	/* saved, but not taken yet: mov %rsp,%rbp or lea OFF(%rsp),%rbp comes */
-	taken = next[0] == 0x48 && ((next[1] == 0x89 && next[2] == 0xe5) ||
-				    (next[1] == 0x8d && (next[2] == 0x6c || next[2] == 0xac) && next[3] == 0x24));
+	taken = next[0] == 0x48 &&
+		((next[1] == 0x89 && next[2] == 0xe5) ||
+		 (next[1] == 0x8d && (next[2] == 0x6c || next[2] == 0xac) && next[3] == 0x24));
 	/* given back: behind mov OFF(%rsp),%rbp comes add $SIZE,%rsp */
 	given = next[0] == 0x48 && (next[1] == 0x83 || next[1] == 0x81) && next[2] == 0xc4 &&
 		((code[3] == 0x48 && code[4] == 0x8b && code[5] == 0x6c && code[6] == 0x24) ||
@@ -122,10 +127,11 @@ static bool has_callers_bp(struct image *img, uint64_t vaddr, const struct cfi_r
 }
 
 /*
- * Does the function jump into `to` (NULL: it is in another image), or to where only runs can tell? `blind`: only the latter is
- * asked for.
+ * Does the function jump into `to` (NULL: it is in another image), or to where only runs can tell?
+ * `blind`: only the latter is asked for.
  */
-static bool jumps_on(struct image *img, const struct symbol *sym, const struct symbol *to, bool blind)
+static bool jumps_on(struct image *img, const struct symbol *sym, const struct symbol *to,
+		     bool blind)
 {
 	static uint8_t body[MAX_BODY]; /* one thread decodes */
 	size_t len = sym->size < sizeof(body) ? (size_t)sym->size : sizeof(body);
@@ -150,8 +156,12 @@ static bool jumps_on(struct image *img, const struct symbol *sym, const struct s
 
 enum frame_of_own { HAS_FRAME, HAS_NONE, MAY_HAVE };
 
-/* Whether the function has set up a frame where it is: one that has not leaves its caller's frame pointer in the register. */
-static enum frame_of_own frame_at(const struct cfi_row *row, struct image *img, uint64_t vaddr, bool innermost, const struct symbol *sym)
+/*
+ * Whether the function has set up a frame where it is: one that has not leaves its caller's frame
+ * pointer in the register.
+ */
+static enum frame_of_own frame_at(const struct cfi_row *row, struct image *img, uint64_t vaddr,
+				  bool innermost, const struct symbol *sym)
 {
 	/* Generated code, which is not in the recording. */
 	if (!img)
@@ -160,16 +170,18 @@ static enum frame_of_own frame_at(const struct cfi_row *row, struct image *img, 
 	if (innermost && sym && sym->plt)
 		return HAS_NONE;
 	/* Nobody has called the way back from a handler. */
-	if (!row || !row->known || row->elsewhere || row->signal || row->injected || row->cfa.kind != CFI_REGISTER ||
-	    row->cfa.reg != CFI_REG_SP)
+	if (!row || !row->known || row->elsewhere || row->signal || row->injected ||
+	    row->cfa.kind != CFI_REGISTER || row->cfa.reg != CFI_REG_SP)
 		return HAS_FRAME;
-	if (row->go && !(innermost ? has_callers_bp(img, vaddr, row) : row->regs[CFI_REG_BP].kind == CFI_SAME))
+	if (row->go &&
+	    !(innermost ? has_callers_bp(img, vaddr, row) : row->regs[CFI_REG_BP].kind == CFI_SAME))
 		return HAS_FRAME;
 	return HAS_NONE;
 }
 
-uint32_t missing_caller_frames(struct resolver *r, struct code *code, struct budget *budget, uint64_t ip, bool innermost,
-	uint32_t leaf, uint64_t ra, struct missing_caller_stats *stats, uint32_t ret[static 2])
+uint32_t missing_caller_frames(struct resolver *r, struct code *code, struct budget *budget,
+			       uint64_t ip, bool innermost, uint32_t leaf, uint64_t ra,
+			       struct missing_caller_stats *stats, uint32_t ret[static 2])
 {
 	const struct cfi_row *row = unwind_row(r, code, budget, ip);
 	const struct symbol *sym = NULL;
@@ -197,15 +209,20 @@ uint32_t missing_caller_frames(struct resolver *r, struct code *code, struct bud
 	if (sym) {
 		called.here = of_leaf == img;
 		calls = calls_on(img, sym, &called);
-		/* It is the function itself that was called there: its table does not tell that it has a frame. */
+		/*
+		 * It is the function itself that was called there: its table does not tell that it
+		 * has a frame.
+		 */
 		if (sym == called.sym && !calls)
 			return 0;
 		/*
-		 * Who jumps on is not on the stack any more. Not so through the linkage table: of a library without frames,
-		 * as the innermost function's is, he would have left none that returns here.
+		 * Who jumps on is not on the stack any more. Not so through the linkage table: of a
+		 * library without frames, as the innermost function's is, he would have left none
+		 * that returns here.
 		 */
 		if (own == MAY_HAVE || !calls)
-			jumps = jumps_on(img, sym, called.here ? called.sym : NULL, own == MAY_HAVE || !called.here);
+			jumps = jumps_on(img, sym, called.here ? called.sym : NULL,
+					 own == MAY_HAVE || !called.here);
 		if (own == MAY_HAVE && jumps && !calls)
 			return 0;
 	}

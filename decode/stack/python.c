@@ -50,8 +50,12 @@ static size_t put_utf8(char *to, uint32_t c)
 	return 4;
 }
 
-/* Safe text of a string of the interpreter. What is no character is escaped as the bytes that it makes. */
-static void take_text(char *to, size_t size, const uint8_t *bytes, size_t n, uint8_t kind, const char *before, const char *after)
+/*
+ * Safe text of a string of the interpreter. What is no character is escaped as the bytes that it
+ * makes.
+ */
+static void take_text(char *to, size_t size, const uint8_t *bytes, size_t n, uint8_t kind,
+		      const char *before, const char *after)
 {
 	char utf8[PYTHON_FILE_BYTES * 2 + 8];
 	size_t len = 0;
@@ -77,13 +81,19 @@ static uint32_t function_frame(struct python *p, const struct python_function *f
 {
 	char name[NAME_SIZE], file[NAME_SIZE];
 
-	take_text(name, sizeof(name), f->name, f->name_bytes, f->name_kind, "", f->name_cut ? "..." : "");
-	take_text(file, sizeof(file), f->file, f->file_bytes, f->file_kind, f->file_cut ? "..." : "", "");
+	take_text(name, sizeof(name), f->name, f->name_bytes, f->name_kind, "",
+		  f->name_cut ? "..." : "");
+	take_text(file, sizeof(file), f->file, f->file_bytes, f->file_kind,
+		  f->file_cut ? "..." : "", "");
 	/* With which a class is called: it has no place in any file. */
 	if (f->line == 0 && strcmp(file, "__init__") == 0)
 		return FRAME_NONE;
-	return stacktab_frame(p->st, &(struct frame_info){.name = *name ? name : "[no name]", .object = "[python]", .file = file,
-					     .line = f->line <= INT32_MAX ? f->line : 0, .kind = FRAME_KIND_PYTHON});
+	return stacktab_frame(p->st,
+			      &(struct frame_info){.name = *name ? name : "[no name]",
+						   .object = "[python]",
+						   .file = file,
+						   .line = f->line <= INT32_MAX ? f->line : 0,
+						   .kind = FRAME_KIND_PYTHON});
 }
 
 static bool is_text(uint16_t bytes, uint8_t kind, size_t room)
@@ -97,15 +107,16 @@ bool python_take_function(struct python *p, const struct perfevent *ev)
 	struct python_function f;
 	size_t more;
 
-	if (ev->kind != PERFEVENT_SAMPLE || !perfattr_is_bpf_output(ev->attr) || ev->sample.raw_size < sizeof(e) + sizeof(f))
+	if (ev->kind != PERFEVENT_SAMPLE || !perfattr_is_bpf_output(ev->attr) ||
+	    ev->sample.raw_size < sizeof(e) + sizeof(f))
 		return false;
 	memcpy(&e, ev->sample.raw, sizeof(e));
 	if (e.magic != SCHEDEV_MAGIC || e.kind != SCHEDEV_FUNCTION)
 		return false;
 	memcpy(&f, ev->sample.raw + sizeof(e), sizeof(f));
 	more = hashmap_more_bytes(&p->functions);
-	if (!f.id || !is_text(f.name_bytes, f.name_kind, sizeof(f.name)) || !is_text(f.file_bytes, f.file_kind, sizeof(f.file)) ||
-	    !budget_take(p->budget, more)) {
+	if (!f.id || !is_text(f.name_bytes, f.name_kind, sizeof(f.name)) ||
+	    !is_text(f.file_bytes, f.file_kind, sizeof(f.file)) || !budget_take(p->budget, more)) {
 		p->refused++;
 	} else if (hashmap_put(&p->functions, 0, f.id, function_frame(p, &f)) < 0) {
 		budget_give(p->budget, more);
@@ -143,9 +154,12 @@ bool python_part_of(const struct perfevent *ev, struct python_part *ret)
 	head = load_u64(s->raw + skip);
 	if ((head & PYTHON_HEAD_MASK) != PYTHON_HEAD)
 		return false;
-	*ret = (struct python_part){.words = s->raw + skip + sizeof(head), .n = PYTHON_COUNT(head), .why = PYTHON_WHY(head),
-		.native_cut = head & PYTHON_NATIVE_CUT, .stopped = head & PYTHON_STOPPED,
-		.runs = head & PYTHON_RUNS};
+	*ret = (struct python_part){.words = s->raw + skip + sizeof(head),
+				    .n = PYTHON_COUNT(head),
+				    .why = PYTHON_WHY(head),
+				    .native_cut = head & PYTHON_NATIVE_CUT,
+				    .stopped = head & PYTHON_STOPPED,
+				    .runs = head & PYTHON_RUNS};
 	if (ret->why >= PYTHON_WHYS || ret->n > (s->raw_size - skip) / sizeof(uint64_t) - 1)
 		return false;
 	for (uint32_t i = 0; i < ret->n; i++)
@@ -161,13 +175,17 @@ static bool is_found(const struct python_part *part)
 	return part->why == PYTHON_COMPLETE || part->why == PYTHON_DEEP;
 }
 
-void python_place(struct python *p, struct python_part *part, uint32_t n_native, bool innermost, bool whole)
+void python_place(struct python *p, struct python_part *part, uint32_t n_native, bool innermost,
+		  bool whole)
 {
 	const bool native = whole && !part->native_cut;
 	bool all;
 
 	p->stacks++;
-	/* What the loop has called does not change who has called whom; while it is at work itself, it may. */
+	/*
+	 * What the loop has called does not change who has called whom; while it is at work itself,
+	 * it may.
+	 */
 	if (part->stopped && (innermost || !n_native) && is_found(part))
 		part->why = PYTHON_BETWEEN;
 	if (!is_found(part)) {
@@ -182,7 +200,8 @@ void python_place(struct python *p, struct python_part *part, uint32_t n_native,
 		part->placed = n_native == part->n_calls + part->skip;
 	} else {
 		/* From within: what has called something has its frames. */
-		part->placed = !innermost && (native ? n_native >= part->n_calls : !all || n_native <= part->n_calls);
+		part->placed = !innermost && (native ? n_native >= part->n_calls
+						     : !all || n_native <= part->n_calls);
 		part->outer = part->placed && n_native < part->n_calls;
 	}
 	p->without_place += !part->placed && (n_native || part->n);
@@ -202,8 +221,11 @@ static uint32_t push_word(struct python *p, uint64_t word, uint32_t stack)
 	if (!frame) {
 		p->without_name++;
 		if (!p->unnamed)
-			p->unnamed = stacktab_frame(p->st, &(struct frame_info){.name = "[Python function without a name]", .object = "[python]",
-								   .kind = FRAME_KIND_UNKNOWN});
+			p->unnamed = stacktab_frame(
+				p->st,
+				&(struct frame_info){.name = "[Python function without a name]",
+						     .object = "[python]",
+						     .kind = FRAME_KIND_UNKNOWN});
 		frame = p->unnamed;
 	}
 	return stacktab_push(p->st, stack, frame);
@@ -228,16 +250,20 @@ static bool find_call(const struct python_part *part, uint32_t call, uint32_t *f
 	return true;
 }
 
-static uint32_t push_numbered(struct python *p, const struct python_part *part, uint32_t call, uint32_t stack)
+static uint32_t push_numbered(struct python *p, const struct python_part *part, uint32_t call,
+			      uint32_t stack)
 {
 	uint32_t from = 0, to = 0;
 	const bool is_there = find_call(part, call, &from, &to);
 
 	/* What is behind the last word was not looked at. */
-	if (part->why == PYTHON_DEEP && (!is_there || !(word_at(part->words, to - 1) & PYTHON_ENTRY))) {
+	if (part->why == PYTHON_DEEP &&
+	    (!is_there || !(word_at(part->words, to - 1) & PYTHON_ENTRY))) {
 		if (!p->cut)
-			p->cut = stacktab_frame(p->st, &(struct frame_info){.name = "[Python callers unknown]", .object = "[python]",
-							       .kind = FRAME_KIND_MISSING});
+			p->cut = stacktab_frame(
+				p->st, &(struct frame_info){.name = "[Python callers unknown]",
+							    .object = "[python]",
+							    .kind = FRAME_KIND_MISSING});
 		stack = stacktab_push(p->st, stack, p->cut);
 	}
 	while (to > from)
@@ -245,7 +271,8 @@ static uint32_t push_numbered(struct python *p, const struct python_part *part, 
 	return stack;
 }
 
-uint32_t python_push_outer(struct python *p, const struct python_part *part, uint32_t n_native, uint32_t stack)
+uint32_t python_push_outer(struct python *p, const struct python_part *part, uint32_t n_native,
+			   uint32_t stack)
 {
 	if (part->placed) {
 		for (uint32_t call = part->n_calls; part->outer && call > n_native; call--)
@@ -255,20 +282,27 @@ uint32_t python_push_outer(struct python *p, const struct python_part *part, uin
 	if (!part->n)
 		return stack;
 	if (!p->unplaced)
-		p->unplaced = stacktab_frame(p->st, &(struct frame_info){.name = "[Python functions: where among the others is not known]",
-							    .object = "[python]", .kind = FRAME_KIND_MISSING});
+		p->unplaced = stacktab_frame(
+			p->st,
+			&(struct frame_info){
+				.name = "[Python functions: where among the others is not known]",
+				.object = "[python]",
+				.kind = FRAME_KIND_MISSING});
 	stack = stacktab_push(p->st, stack, p->unplaced);
 	for (uint32_t call = part->n_calls; call > 0; call--)
 		stack = push_numbered(p, part, call - 1, stack);
 	return stack;
 }
 
-uint32_t python_push_call(struct python *p, const struct python_part *part, uint32_t inner, uint32_t stack)
+uint32_t python_push_call(struct python *p, const struct python_part *part, uint32_t inner,
+			  uint32_t stack)
 {
 	if (!is_found(part)) {
 		if (!p->unknown)
-			p->unknown = stacktab_frame(p->st, &(struct frame_info){.name = "[Python functions not known]", .object = "[python]",
-								   .kind = FRAME_KIND_MISSING});
+			p->unknown = stacktab_frame(
+				p->st, &(struct frame_info){.name = "[Python functions not known]",
+							    .object = "[python]",
+							    .kind = FRAME_KIND_MISSING});
 		return stacktab_push(p->st, stack, p->unknown);
 	}
 	if (!part->placed || inner < part->skip)
@@ -285,7 +319,8 @@ void python_report(const struct python *p, struct json_object *stats, struct jso
 		{"python_functions_refused", p->refused},
 		{"python_frames_without_name", p->without_name},
 		{"python_stacks_without_place", p->without_place},
-		{"python_stacks_of_unknown_threads", p->not_found[PYTHON_NO_THREAD] + p->not_found[PYTHON_CROWDED]},
+		{"python_stacks_of_unknown_threads",
+		 p->not_found[PYTHON_NO_THREAD] + p->not_found[PYTHON_CROWDED]},
 		{"python_stacks_unreadable", p->not_found[PYTHON_NO_READ]},
 		{"python_stacks_between_functions", p->not_found[PYTHON_BETWEEN]},
 		{"python_stacks_of_subinterpreters", p->not_found[PYTHON_SUBINTERPRETERS]},

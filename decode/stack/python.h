@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions that CPython ran, among the native frames of a stack (common/bundle/python.h): their names, and where they belong. Each
- * call of the interpreter's loop runs some of them; what is between two such calls is C. Where the calls and Python's own list
- * do not agree, Python's functions are outermost, behind a frame that says so: no order is invented.
+ * The functions that CPython ran, among the native frames of a stack (common/bundle/python.h):
+ * their names, and where they belong. Each call of the interpreter's loop runs some of them; what
+ * is between two such calls is C. Where the calls and Python's own list do not agree, Python's
+ * functions are outermost, behind a frame that says so: no order is invented.
  *
  * Knows neither images nor addresses.
  */
@@ -48,11 +49,17 @@ struct python_part {
 /* False: the event has none. */
 bool python_part_of(const struct perfevent *ev, struct python_part *ret);
 
-/* `n_native` frames are of the interpreter's loop, one of them the innermost of all if `innermost`; `whole`: there are no more. */
-void python_place(struct python *p, struct python_part *part, uint32_t n_native, bool innermost, bool whole);
+/*
+ * `n_native` frames are of the interpreter's loop, one of them the innermost of all if `innermost`;
+ * `whole`: there are no more.
+ */
+void python_place(struct python *p, struct python_part *part, uint32_t n_native, bool innermost,
+		  bool whole);
 /* Pushes what is outside of all native frames. */
-uint32_t python_push_outer(struct python *p, const struct python_part *part, uint32_t n_native, uint32_t stack);
+uint32_t python_push_outer(struct python *p, const struct python_part *part, uint32_t n_native,
+			   uint32_t stack);
 /* Pushes what the call of the loop runs that is `inner` such calls away from the innermost. */
-uint32_t python_push_call(struct python *p, const struct python_part *part, uint32_t inner, uint32_t stack);
+uint32_t python_push_call(struct python *p, const struct python_part *part, uint32_t inner,
+			  uint32_t stack);
 
 void python_report(const struct python *p, struct json_object *stats, struct json_object *losses);

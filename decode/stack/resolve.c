@@ -49,11 +49,14 @@ struct resolver {
 	bool names, want_inlines;
 	struct inline_lists inlines;
 	uint32_t inlined; /* of the last address */
-	uint32_t interpreters[INTERPRETERS_MAX]; /* frames of CPython's loop; of several of them one each */
+	/* frames of CPython's loop; of several of them one each */
+	uint32_t interpreters[INTERPRETERS_MAX];
 	uint32_t n_interpreters;
-	uint32_t anonymous[ANONYMOUS_MAX]; /* frames that stand for generated code without names, by where it is */
+	/* frames that stand for generated code without names, by where it is */
+	uint32_t anonymous[ANONYMOUS_MAX];
 	uint32_t n_anonymous;
-	struct hashmap entries; /* by entry_owner() and address: frame, unknown << 32, inlined << 36, ENTRY_KNOWN */
+	/* by entry_owner() and address: frame, unknown << 32, inlined << 36, ENTRY_KNOWN */
+	struct hashmap entries;
 	uint32_t kernel, cut, gap;
 	uint32_t asked_entry; /* the last question of resolver_is_entry(), and its answer */
 	bool last_is_entry;
@@ -69,8 +72,8 @@ static uint32_t fixed_frame(struct resolver *r, const char *name, enum frame_kin
 	return stacktab_frame(r->st, &info);
 }
 
-int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files, bool names,
-	struct budget *budget, struct resolver **ret)
+int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files,
+		 bool names, struct budget *budget, struct resolver **ret)
 {
 	_cleanup_(resolver_freep) struct resolver *r = calloc(1, sizeof(*r));
 
@@ -165,7 +168,8 @@ bool resolver_begins_stack(const struct resolver *r, uint32_t frame)
 	struct frame_info info;
 
 	stacktab_info(r->st, frame, &info);
-	return info.name && (strncmp(info.name, name, sizeof(name) - 1) == 0 || strcmp(info.name, "__start_context") == 0);
+	return info.name && (strncmp(info.name, name, sizeof(name) - 1) == 0 ||
+			     strcmp(info.name, "__start_context") == 0);
 }
 
 bool resolver_is_entry(struct resolver *r, uint32_t frame)
@@ -238,7 +242,9 @@ static void entry_add(struct resolver *r, const struct entry *e)
 
 	if (!budget_take(r->budget, more))
 		return;
-	if (hashmap_put(&r->entries, entry_owner(e), e->addr, ENTRY_KNOWN | (uint64_t)e->inlined << 36 | (uint64_t)e->unknown << 32 | e->frame) < 0) {
+	if (hashmap_put(&r->entries, entry_owner(e), e->addr,
+			ENTRY_KNOWN | (uint64_t)e->inlined << 36 | (uint64_t)e->unknown << 32 |
+				e->frame) < 0) {
 		budget_give(r->budget, more);
 		return;
 	}
@@ -262,7 +268,9 @@ uint32_t resolver_kernel_function(struct resolver *r, uint64_t addr, enum resolv
 		escape_text(r->name, sizeof(r->name), f.name, f.name_len);
 		if (f.module)
 			escape_text(module, sizeof(module), f.module, f.module_len);
-		e.frame = stacktab_frame(r->st, &(struct frame_info){.name = r->name, .object = module, .kind = FRAME_KIND_KERNEL});
+		e.frame = stacktab_frame(r->st, &(struct frame_info){.name = r->name,
+								     .object = module,
+								     .kind = FRAME_KIND_KERNEL});
 	}
 	entry_add(r, &e);
 	return e.frame;
@@ -563,7 +571,10 @@ static void resolve_image(struct resolver *r, struct code *code, struct image *i
 		}
 		return;
 	}
-	/* Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a perf map's. */
+	/*
+	 * Pages that a stepper saved (STEPABI_CODE_PATH, or beside a recording): the names are a
+	 * perf map's.
+	 */
 	e->frame = r->names && !sym && img->ino == 0 ? jit_frame(r, code, addr, &e->unknown) : 0;
 	if (e->frame)
 		return;
@@ -584,7 +595,8 @@ uint32_t resolver_frame(struct resolver *r, struct code *code, uint64_t addr, en
 	map = address_space_find(code->space, how == RESOLVE_RETURN && addr ? addr - 1 : addr);
 	if (map)
 		img = map->image;
-	if ((img && img->kind == IMAGE_KERNEL) || (!img && addr >= KERNEL_HALF && how == RESOLVE_EXACT)) {
+	if ((img && img->kind == IMAGE_KERNEL) ||
+	    (!img && addr >= KERNEL_HALF && how == RESOLVE_EXACT)) {
 		const uint32_t frame = resolver_kernel_function(r, addr, how);
 
 		return frame ? frame : r->kernel;

@@ -19,15 +19,18 @@
 
 /* The code of one process; the session's process owns one. */
 struct code {
-	const struct address_space *space; /* borrowed, of the moment that is asked about; NULL: nothing is known */
+	/* borrowed, of the moment that is asked about; NULL: nothing is known */
+	const struct address_space *space;
 	uint32_t serial;     /* unique among all processes of the recording */
 	uint32_t pid, nspid; /* nspid 0: not known */
 	struct perfmap *perfmap;
 	bool perfmap_tried; /* set from the start: do not ask */
-	char perfmap_refused[96]; /* why the one that is there gives no names; empty: there is none, or it does */
+	/* why the one that is there gives no names; empty: there is none, or it does */
+	char perfmap_refused[96];
 	uint64_t unnamed;     /* frames of generated code that nobody named, */
 	uint32_t unnamed_frame; /* and the first of them */
-	uint64_t several_names; /* frames of generated code for which the map has another name, too */
+	/* frames of generated code for which the map has another name, too */
+	uint64_t several_names;
 	uint64_t generated;   /* stacks with generated code on top, */
 	uint64_t generated_ends; /* and those whose callers are not known beyond generated code */
 	uint64_t interpreted; /* frames of CPython's interpreter, */
@@ -41,7 +44,8 @@ struct resolve_stats {
 	uint64_t unknown_no_image;  /* in images that are missing, changed or broken */
 	uint64_t unknown_no_symbol; /* in an image, but in none of its functions */
 	uint64_t unknown_jit;       /* in anonymous code without a perf map entry */
-	uint64_t several_names;     /* in generated code for which the perf map has another name, too */
+	/* in generated code for which the perf map has another name, too */
+	uint64_t several_names;
 	uint64_t wrong;             /* return addresses that follow no call */
 	uint64_t perfmaps;
 };
@@ -50,8 +54,8 @@ struct resolver;
 struct source;
 struct kallsyms;
 
-int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files, bool names,
-	struct budget *budget, struct resolver **ret) _must_check_;
+int resolver_new(struct stacktab *st, struct images *images, const struct file_requester *files,
+		 bool names, struct budget *budget, struct resolver **ret) _must_check_;
 struct resolver *resolver_free(struct resolver *r);
 DEFINE_CLEANUP(struct resolver *, resolver_free)
 
@@ -91,8 +95,8 @@ uint32_t resolver_gap(struct resolver *r);
 /* Where calls were inlined, resolver_inlined() has them from now on; needs a source. */
 void resolver_set_inlines(struct resolver *r);
 /*
- * The calls that were inlined around the address of which resolver_frame() was asked last, within that frame: a number for
- * resolver_inlines(); 0: none.
+ * The calls that were inlined around the address of which resolver_frame() was asked last, within
+ * that frame: a number for resolver_inlines(); 0: none.
  */
 uint32_t resolver_inlined(const struct resolver *r);
 /* Their frames, the outermost first, and how many. Borrowed, until the next resolver_frame(). */
@@ -109,7 +113,10 @@ bool resolver_load_symbols(struct resolver *r, struct image *img);
 /* The loop of CPython's interpreter. */
 bool resolver_is_interpreter(const struct resolver *r, uint32_t frame);
 
-/* Where a greenlet (decode/object/unwind_table.c) or a coroutine of makecontext() begins: what seems to be outside of such a frame is not. */
+/*
+ * Where a greenlet (decode/object/unwind_table.c) or a coroutine of makecontext() begins: what
+ * seems to be outside of such a frame is not.
+ */
 bool resolver_begins_stack(const struct resolver *r, uint32_t frame);
 /* Where a program or a thread begins: nothing is expected outside of such a frame. */
 bool resolver_is_entry(struct resolver *r, uint32_t frame);

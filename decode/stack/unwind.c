@@ -167,9 +167,10 @@ static enum step step_by_table(struct walk *w, const struct cfi_row *row)
 }
 
 /*
- * Whether the frame pointer is another frame's: a function that keeps none, but saved it, has its return address between; one that has
- * no frame yet, or no more, has it on top of the stack. HotSpot's interpreter aligns the stack and pushes it again if what it calls
- * is compiled: that is no other one.
+ * Whether the frame pointer is another frame's: a function that keeps none, but saved it, has its
+ * return address between; one that has no frame yet, or no more, has it on top of the stack.
+ * HotSpot's interpreter aligns the stack and pushes it again if what it calls is compiled: that is
+ * no other one.
  */
 static bool is_frame_of_another(struct walk *w, uint64_t bp)
 {
@@ -194,7 +195,8 @@ static enum step step_by_frame_pointer(struct walk *w)
 	uint64_t bp = w->regs[CFI_REG_BP], ra, caller_bp;
 
 	w->outside = false;
-	if (!(w->valid & (1u << CFI_REG_BP)) || bp < w->regs[CFI_REG_SP] || bp % 8 || is_frame_of_another(w, bp))
+	if (!(w->valid & (1u << CFI_REG_BP)) || bp < w->regs[CFI_REG_SP] || bp % 8 ||
+	    is_frame_of_another(w, bp))
 		return STEP_NO_TABLE;
 	if (!read_stack(w, bp, &caller_bp) || !read_stack(w, bp + 8, &ra))
 		return STEP_NO_TABLE;
@@ -207,8 +209,9 @@ static enum step step_by_frame_pointer(struct walk *w)
 }
 
 /*
- * CPython's trampolines (-X perf), one of a Python function each: those of 3.12 reserve 8 bytes and keep no frame pointer, later
- * ones push it, so that where they have called the return address is at the same place.
+ * CPython's trampolines (-X perf), one of a Python function each: those of 3.12 reserve 8 bytes and
+ * keep no frame pointer, later ones push it, so that where they have called the return address is
+ * at the same place.
  */
 static bool is_trampoline(const struct walk *w, uint32_t frame)
 {
@@ -248,8 +251,10 @@ static bool step_from_nowhere(struct walk *w)
 	return true;
 }
 
-enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
-	struct budget *budget, uint32_t *frames, uint32_t *inlined, struct stack_place *places, uint32_t *ret_n)
+enum unwind_end unwind_sample(struct resolver *r, struct code *code,
+			      const struct perfevent_sample *s, struct budget *budget,
+			      uint32_t *frames, uint32_t *inlined, struct stack_place *places,
+			      uint32_t *ret_n)
 {
 	struct walk w = {.r = r,
 		.code = code,
@@ -275,7 +280,8 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struc
 		if (!frame)
 			return UNWIND_WRONG;
 		if (places)
-			places[n] = (struct stack_place){.ip = w.regs[CFI_REG_RA], .exact = w.exact};
+			places[n] =
+				(struct stack_place){.ip = w.regs[CFI_REG_RA], .exact = w.exact};
 		inlined[n] = resolver_inlined(r);
 		frames[n++] = frame;
 		*ret_n = n;
@@ -292,7 +298,8 @@ enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struc
 		if (row && row->known)
 			step = step_by_table(&w, row);
 		else
-			step = is_trampoline(&w, frame) ? step_by_trampoline(&w) : step_by_frame_pointer(&w);
+			step = is_trampoline(&w, frame) ? step_by_trampoline(&w)
+							: step_by_frame_pointer(&w);
 		switch (step) {
 		case STEP_ON:
 			break;

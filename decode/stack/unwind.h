@@ -32,11 +32,13 @@ enum unwind_end {
 const char *unwind_end_to_string(enum unwind_end e);
 
 /*
- * Fills `frames` (room for UNWIND_MAX_FRAMES), `inlined` alike with what resolver_inlined() says of each, and `places` unless it
- * is NULL; returns how many in *ret_n.
+ * Fills `frames` (room for UNWIND_MAX_FRAMES), `inlined` alike with what resolver_inlined() says of
+ * each, and `places` unless it is NULL; returns how many in *ret_n.
  */
-enum unwind_end unwind_sample(struct resolver *r, struct code *code, const struct perfevent_sample *s,
-	struct budget *budget, uint32_t *frames, uint32_t *inlined, struct stack_place *places, uint32_t *ret_n);
+enum unwind_end unwind_sample(struct resolver *r, struct code *code,
+			      const struct perfevent_sample *s, struct budget *budget,
+			      uint32_t *frames, uint32_t *inlined, struct stack_place *places,
+			      uint32_t *ret_n);
 
 struct cfi_row;
 

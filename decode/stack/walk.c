@@ -22,7 +22,8 @@ struct chain {
 	uint64_t n;
 	uint64_t first_kernel, n_kernel; /* they are together */
 	uint64_t first; /* index of the first user address */
-	bool unwound;	/* by tables, where the kernel was not to follow frame pointers: no caller is passed over */
+	/* by tables, where the kernel was not to follow frame pointers: no caller is passed over */
+	bool unwound;
 	uint64_t n_user;
 };
 
@@ -58,23 +59,31 @@ static struct chain chain_split(const struct perfevent_sample *s, bool unwound)
 	return c;
 }
 
-/* A chain does not say which of its addresses is the way back from a signal's handler, which nobody calls. */
-static struct stack_place place_of(struct stackwalk *w, struct code *code, uint64_t addr, bool innermost)
+/*
+ * A chain does not say which of its addresses is the way back from a signal's handler, which nobody
+ * calls.
+ */
+static struct stack_place place_of(struct stackwalk *w, struct code *code, uint64_t addr,
+				   bool innermost)
 {
-	const struct cfi_row *row = innermost ? NULL : unwind_row(w->resolver, code, w->budget, addr - 1);
+	const struct cfi_row *row = innermost ? NULL
+					      : unwind_row(w->resolver, code, w->budget, addr - 1);
 
-	return (struct stack_place){.ip = addr, .exact = innermost || (row && row->known && row->signal)};
+	return (struct stack_place){.ip = addr,
+				    .exact = innermost || (row && row->known && row->signal)};
 }
 
 /* Where the chain has passed over somebody the next place is after one that is not known. */
-static void add_place(struct stackwalk *w, struct code *code, struct stack_place place, bool unwound)
+static void add_place(struct stackwalk *w, struct code *code, struct stack_place place,
+		      bool unwound)
 {
 	const struct stack_place *inner = w->n_places > 1 ? &w->places[w->n_places - 1] : NULL;
 
 	if (!w->want_places)
 		return;
 	if (!unwound && inner && inner->ip && !place.exact && place.ip &&
-	    missing_caller_between(w->resolver, code, inner->exact ? inner->ip : inner->ip - 1, place.ip) &&
+	    missing_caller_between(w->resolver, code, inner->exact ? inner->ip : inner->ip - 1,
+				   place.ip) &&
 	    w->n_places < ARRAY_SIZE(w->places))
 		w->places[w->n_places++] = (struct stack_place){.ip = 0};
 	if (w->n_places < ARRAY_SIZE(w->places))
@@ -84,10 +93,11 @@ static void add_place(struct stackwalk *w, struct code *code, struct stack_place
 }
 
 /*
- * What a signal interrupted did not call, nor does anybody call the way back from a handler. Chains by frame pointers pass over
- * what was interrupted.
+ * What a signal interrupted did not call, nor does anybody call the way back from a handler. Chains
+ * by frame pointers pass over what was interrupted.
  */
-static enum resolve_how how_of(struct stackwalk *w, struct code *code, const struct chain *c, uint64_t addr, uint32_t n)
+static enum resolve_how how_of(struct stackwalk *w, struct code *code, const struct chain *c,
+			       uint64_t addr, uint32_t n)
 {
 	const bool interrupted = w->after_signal;
 	const struct cfi_row *row;
@@ -99,14 +109,16 @@ static enum resolve_how how_of(struct stackwalk *w, struct code *code, const str
 	if (n == 0 && (!row || !row->known))
 		row = unwind_row(w->resolver, code, w->budget, addr - 1);
 	w->after_signal = row && row->known && (row->signal || row->injected);
-	return n == 0 || interrupted || (w->after_signal && row->signal) ? RESOLVE_EXACT : RESOLVE_RETURN;
+	return n == 0 || interrupted || (w->after_signal && row->signal) ? RESOLVE_EXACT
+									 : RESOLVE_RETURN;
 }
 
 enum beyond { BEYOND_CALLER, BEYOND_INTERRUPTED, BEYOND_NOBODY };
 
 /*
- * What is beyond a caller in a chain by frame pointers. Behind the way back from a handler the chain has the caller of what
- * the signal interrupted. Beyond the first function of a thread or coroutine it may go on by what its creator left in the frame pointer.
+ * What is beyond a caller in a chain by frame pointers. Behind the way back from a handler the
+ * chain has the caller of what the signal interrupted. Beyond the first function of a thread or
+ * coroutine it may go on by what its creator left in the frame pointer.
  */
 static enum beyond beyond(struct stackwalk *w, struct code *code, uint64_t addr, uint32_t frame)
 {
@@ -125,7 +137,8 @@ static enum beyond beyond(struct stackwalk *w, struct code *code, uint64_t addr,
 static uint32_t chain_frames(
 	struct stackwalk *w, struct code *code, const struct chain *c, bool *ret_whole)
 {
-	uint64_t inner = 0; /* where the frame before is, if somebody may be missing outside of it */
+	/* where the frame before is, if somebody may be missing outside of it */
+	uint64_t inner = 0;
 	uint32_t n = 0;
 
 	*ret_whole = false;
@@ -144,8 +157,10 @@ static uint32_t chain_frames(
 		}
 		if (frame) {
 			inlined = resolver_inlined(w->resolver);
-			n_missing = inner ? missing_caller_frames(w->resolver, code, w->budget, inner, n == 1, w->frames[n - 1], addr,
-								  &w->missing_callers, missing)
+			n_missing = inner ? missing_caller_frames(w->resolver, code, w->budget,
+								  inner, n == 1, w->frames[n - 1],
+								  addr, &w->missing_callers,
+								  missing)
 					  : 0;
 			if (n_missing)
 				add_place(w, code, (struct stack_place){.ip = 0}, c->unwound);
@@ -155,10 +170,12 @@ static uint32_t chain_frames(
 			}
 			inner = c->unwound ? 0 : how == RESOLVE_EXACT ? addr : addr - 1;
 			if (w->want_places)
-				add_place(w, code, place_of(w, code, addr, how == RESOLVE_EXACT), c->unwound);
+				add_place(w, code, place_of(w, code, addr, how == RESOLVE_EXACT),
+					  c->unwound);
 			w->inlined[n] = inlined;
 			w->frames[n++] = frame;
-			switch (n > 1 && !c->unwound ? beyond(w, code, addr, frame) : BEYOND_CALLER) {
+			switch (n > 1 && !c->unwound ? beyond(w, code, addr, frame)
+						     : BEYOND_CALLER) {
 			case BEYOND_CALLER:
 				break;
 			case BEYOND_INTERRUPTED:
@@ -192,8 +209,8 @@ static uint32_t chain_frames(
 }
 
 /*
- * On top of the stack of who leaves a CPU, or wakes somebody, are the scheduler and our own program that it calls. Where the
- * thread waits is what has called these, as for wchan of proc(5).
+ * On top of the stack of who leaves a CPU, or wakes somebody, are the scheduler and our own program
+ * that it calls. Where the thread waits is what has called these, as for wchan of proc(5).
  */
 static uint64_t skip_scheduler(const struct stackwalk *w, const uint8_t *addrs, uint64_t n)
 {
@@ -218,7 +235,8 @@ static uint32_t push_kernel(struct stackwalk *w, const struct chain *c, bool mom
 
 	for (uint64_t i = c->n_kernel; i > first; i--) {
 		const enum resolve_how how = i == 1 ? RESOLVE_EXACT : RESOLVE_RETURN;
-		uint32_t frame = resolver_kernel_function(w->resolver, load_u64(addrs + (i - 1) * 8), how);
+		uint32_t frame =
+			resolver_kernel_function(w->resolver, load_u64(addrs + (i - 1) * 8), how);
 
 		if (!frame && last == unnamed)
 			continue;
@@ -241,7 +259,8 @@ static uint32_t push_frame(struct stackwalk *w, uint32_t stack, uint32_t i)
 }
 
 /* All native frames, with Python's functions among them. */
-static uint32_t push_frames(struct stackwalk *w, struct code *code, const struct perfevent *ev, uint32_t n, bool whole, uint32_t stack)
+static uint32_t push_frames(struct stackwalk *w, struct code *code, const struct perfevent *ev,
+			    uint32_t n, bool whole, uint32_t stack)
 {
 	struct python_part part;
 	uint32_t calls = 0;
@@ -253,7 +272,8 @@ static uint32_t push_frames(struct stackwalk *w, struct code *code, const struct
 	}
 	for (uint32_t i = 0; i < n; i++)
 		calls += resolver_is_interpreter(w->resolver, w->frames[i]);
-	python_place(w->python, &part, calls, n && resolver_is_interpreter(w->resolver, w->frames[0]), whole);
+	python_place(w->python, &part, calls,
+		     n && resolver_is_interpreter(w->resolver, w->frames[0]), whole);
 	code->found += part.n ? calls : 0;
 	stack = python_push_outer(w->python, &part, calls, stack);
 	while (n > 0) {
@@ -280,10 +300,14 @@ uint32_t stackwalk_sample(
 	w->kernel_unnamed += c.n_kernel && !resolver_has_kallsyms(w->resolver);
 	w->n_places = 0;
 	w->places_full = false;
-	/* Where the stack's page was not there yet (its first touch), nothing was copied: the registers still say where. */
+	/*
+	 * Where the stack's page was not there yet (its first touch), nothing was copied: the
+	 * registers still say where.
+	 */
 	if (s->regs_abi && (s->stack_size || (s->stack && !c.n_user))) {
-		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames, w->inlined,
-			w->want_places ? w->places : NULL, &n);
+		enum unwind_end end = unwind_sample(w->resolver, code, s, w->budget, w->frames,
+						    w->inlined, w->want_places ? w->places : NULL,
+						    &n);
 
 		w->unwound[end]++;
 		w->n_places = w->want_places ? n : 0;
@@ -306,7 +330,8 @@ uint32_t stackwalk_sample(
 	}
 	if (n) {
 		code->generated += resolver_is_generated(w->resolver, w->frames[0]);
-		code->generated_ends += !whole && resolver_is_generated(w->resolver, w->frames[n - 1]);
+		code->generated_ends += !whole &&
+					resolver_is_generated(w->resolver, w->frames[n - 1]);
 	}
 	if (!whole)
 		stack = stacktab_push(w->st, stack, resolver_cut(w->resolver));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One sample's stack, as a number of the stack table: from its registers and stack bytes where it
- * has them, else from the kernel's call chain. Kernel addresses become functions where their names are known
- * (resolver_set_kallsyms()), else one frame "[kernel]". What is wrong is cut off and counted; a stack whose outer part is not
- * known says so by its outermost frame, so that it is never taken for a whole one.
+ * has them, else from the kernel's call chain. Kernel addresses become functions where their names
+ * are known (resolver_set_kallsyms()), else one frame "[kernel]". What is wrong is cut off and
+ * counted; a stack whose outer part is not known says so by its outermost frame, so that it is
+ * never taken for a whole one.
  */
 #pragma once
 
@@ -34,7 +35,10 @@ struct stackwalk {
 	uint64_t unwound[UNWIND_N_ENDS];
 	uint32_t frames[UNWIND_MAX_FRAMES + 4];
 	uint32_t inlined[UNWIND_MAX_FRAMES + 4]; /* in each of them: resolver_inlines() */
-	/* Of the last sample's stack, the innermost first; only if they are wanted. One that is known to be missing has no ip. */
+	/*
+	 * Of the last sample's stack, the innermost first; only if they are wanted. One that is
+	 * known to be missing has no ip.
+	 */
 	bool want_places;
 	bool after_signal; /* the frame before is the way back from a handler */
 	bool places_cut, places_full; /* the outer part is missing; for want of room */
@@ -44,7 +48,8 @@ struct stackwalk {
 
 /*
  * The stack of the sample, STACKTAB_ROOT if it has none. `with_kernel`: where it was in the kernel,
- * its innermost frames say so (for a wait, which is always there, only by name, and without the scheduler).
+ * its innermost frames say so (for a wait, which is always there, only by name, and without the
+ * scheduler).
  */
 uint32_t stackwalk_sample(
 	struct stackwalk *w, struct code *code, const struct perfevent *ev, bool with_kernel);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions in a summary, where every call is known: how long they ran themselves, how often, how long at most. */
+/*
+ * Functions in a summary, where every call is known: how long they ran themselves, how often, how
+ * long at most.
+ */
 #include "config.h"
 
 #include "decode/summary/summary_internal.h"
@@ -10,7 +13,9 @@ static int make_room(struct window *v, uint32_t thread, uint32_t frame)
 {
 	int r = summary_reach((void **)&v->threads, &v->max_threads, thread, sizeof(*v->threads));
 
-	return r < 0 ? r : summary_reach((void **)&v->functions, &v->max_functions, frame, sizeof(*v->functions));
+	return r < 0 ? r
+		     : summary_reach((void **)&v->functions, &v->max_functions, frame,
+				     sizeof(*v->functions));
 }
 
 static int called_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t ts)
@@ -34,7 +39,8 @@ int summary_called(struct summary *s, uint32_t thread, uint32_t frame, uint64_t 
 	return r == 0 && s->has_focus ? called_in(&s->focus, thread, frame, ts) : r;
 }
 
-static int ran_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t from, uint64_t to, bool outside)
+static int ran_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t from, uint64_t to,
+		  bool outside)
 {
 	const uint64_t ns = window_overlap(v, from, to);
 	int r;
@@ -54,18 +60,22 @@ static int ran_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t fr
 	return 0;
 }
 
-int summary_ran(struct summary *s, uint32_t thread, uint32_t frame, uint64_t from, uint64_t to, bool outside)
+int summary_ran(struct summary *s, uint32_t thread, uint32_t frame, uint64_t from, uint64_t to,
+		bool outside)
 {
 	int r = ran_in(&s->all, thread, frame, from, to, outside);
 
 	return r == 0 && s->has_focus ? ran_in(&s->focus, thread, frame, from, to, outside) : r;
 }
 
-static void returned_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t begin, uint64_t end, uint64_t insns)
+static void returned_in(struct window *v, uint32_t thread, uint32_t frame, uint64_t begin,
+			uint64_t end, uint64_t insns)
 {
 	struct function_sums *f;
 
-	/* one that began and ended elsewhere has nothing in here but what was reported as running */
+	/*
+	 * one that began and ended elsewhere has nothing in here but what was reported as running
+	 */
 	if (end < v->from || end >= v->to || frame >= v->max_functions || thread >= v->max_threads)
 		return;
 	f = &v->functions[frame];
@@ -75,15 +85,18 @@ static void returned_in(struct window *v, uint32_t thread, uint32_t frame, uint6
 		f->max_ns = end - begin;
 }
 
-void summary_returned(struct summary *s, uint32_t thread, uint32_t frame, uint64_t begin, uint64_t end,
-		      uint64_t own_insns)
+void summary_returned(struct summary *s, uint32_t thread, uint32_t frame, uint64_t begin,
+		      uint64_t end, uint64_t own_insns)
 {
 	returned_in(&s->all, thread, frame, begin, end, own_insns);
 	if (s->has_focus)
 		returned_in(&s->focus, thread, frame, begin, end, own_insns);
 }
 
-/* By time, also that outside; where that says nothing or the clock is too coarse for it, by instructions. */
+/*
+ * By time, also that outside; where that says nothing or the clock is too coarse for it, by
+ * instructions.
+ */
 static bool heavier(const struct function_sums *a, const struct function_sums *b, bool by_insns)
 {
 	const uint64_t x = a->self_ns + a->outside_ns, y = b->self_ns + b->outside_ns;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who held the lock of CPython's interpreter. Who ended a wait for it does not tell: who has waited for some ms takes it without being woken
- * when it is free, and so its holders change unseen. But who has it runs, or wants to: where one thread of the process did nearly all the time, in
- * Python, and the others that did not wait for the lock slept, it was that one. Otherwise it is not known.
+ * Who held the lock of CPython's interpreter. Who ended a wait for it does not tell: who has waited
+ * for some ms takes it without being woken when it is free, and so its holders change unseen. But
+ * who has it runs, or wants to: where one thread of the process did nearly all the time, in Python,
+ * and the others that did not wait for the lock slept, it was that one. Otherwise it is not known.
  *
- * What is kept for that, of all threads from the first such wait on: when each ran or was preempted, but for when it was in a wait for the
- * lock (it runs for a moment each time that it asks again), and in what functions it was seen then.
+ * What is kept for that, of all threads from the first such wait on: when each ran or was
+ * preempted, but for when it was in a wait for the lock (it runs for a moment each time that it
+ * asks again), and in what functions it was seen then.
  */
 #include "config.h"
 
@@ -26,8 +28,12 @@ void summary_gil_fini(struct gil *g)
 	free(g->last);
 }
 
-/* Makes element `i` exist. Where that cannot be, what was then is not known, nor what comes after it. */
-static bool has_room(struct gil *g, void **array, uint32_t *max, uint32_t i, size_t size, uint64_t from)
+/*
+ * Makes element `i` exist. Where that cannot be, what was then is not known, nor what comes after
+ * it.
+ */
+static bool has_room(struct gil *g, void **array, uint32_t *max, uint32_t i, size_t size,
+		     uint64_t from)
 {
 	if (i < MAX_KEPT && summary_reach(array, max, i, size) == 0)
 		return true;
@@ -38,7 +44,8 @@ static bool has_room(struct gil *g, void **array, uint32_t *max, uint32_t i, siz
 
 static void keep_span(struct gil *g, const struct gil_span *span)
 {
-	if (span->to > span->from && has_room(g, (void **)&g->spans, &g->max_spans, g->n_spans, sizeof(*g->spans), span->from))
+	if (span->to > span->from && has_room(g, (void **)&g->spans, &g->max_spans, g->n_spans,
+					      sizeof(*g->spans), span->from))
 		g->spans[g->n_spans++] = *span;
 }
 
@@ -55,7 +62,8 @@ void summary_gil_active(struct gil *g, uint32_t thread, uint64_t from, uint64_t 
 {
 	struct gil_span *last;
 
-	if (!g->seen || !has_room(g, (void **)&g->last, &g->max_last, thread, sizeof(*g->last), from))
+	if (!g->seen ||
+	    !has_room(g, (void **)&g->last, &g->max_last, thread, sizeof(*g->last), from))
 		return;
 	last = &g->last[thread];
 	if (last->to && from >= last->from && from <= last->to) {
@@ -75,13 +83,16 @@ void summary_gil_inactive(struct gil *g, uint32_t thread, uint64_t since)
 
 void summary_gil_sight(struct gil *g, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t ns)
 {
-	if (g->seen && stack && has_room(g, (void **)&g->sights, &g->max_sights, g->n_sights, sizeof(*g->sights), ts))
-		g->sights[g->n_sights++] = (struct gil_sight){.ts = ts, .ns = ns, .thread = thread, .stack = stack};
+	if (g->seen && stack &&
+	    has_room(g, (void **)&g->sights, &g->max_sights, g->n_sights, sizeof(*g->sights), ts))
+		g->sights[g->n_sights++] =
+			(struct gil_sight){.ts = ts, .ns = ns, .thread = thread, .stack = stack};
 }
 
 static uint64_t span_within(const struct gil_span *span, const struct summary_wait *w)
 {
-	const uint64_t from = span->from > w->begin ? span->from : w->begin, to = span->to < w->end ? span->to : w->end;
+	const uint64_t from = span->from > w->begin ? span->from : w->begin,
+		       to = span->to < w->end ? span->to : w->end;
 
 	return to > from ? to - from : 0;
 }
@@ -103,8 +114,12 @@ static bool is_within(const struct gil_sight *sight, uint32_t thread, const stru
 	return sight->thread == thread && sight->ts >= w->begin && sight->ts < w->end;
 }
 
-/* The innermost of the functions of `stack` that it was in for more than half of the time, as far as it was seen. */
-static uint32_t mostly_in(const struct summary *s, uint32_t thread, const struct summary_wait *w, uint32_t stack)
+/*
+ * The innermost of the functions of `stack` that it was in for more than half of the time, as far
+ * as it was seen.
+ */
+static uint32_t mostly_in(const struct summary *s, uint32_t thread, const struct summary_wait *w,
+			  uint32_t stack)
 {
 	const struct gil *g = &s->gil;
 	uint64_t ns[STACKTAB_MAX_DEPTH + 1] = {0}, all = 0, inner = 0;
@@ -154,7 +169,8 @@ static bool is_in_python(const struct summary *s, uint32_t stack)
 }
 
 /* `active`: for each thread, how long it was in the wait. */
-static void find(const struct summary *s, struct wait_place *p, uint64_t *active, const struct summary_threads *threads)
+static void find(const struct summary *s, struct wait_place *p, uint64_t *active,
+		 const struct summary_threads *threads)
 {
 	const struct summary_wait *w = &p->longest;
 	const struct gil *g = &s->gil;
@@ -184,16 +200,21 @@ static void find(const struct summary *s, struct wait_place *p, uint64_t *active
 			others += active[i];
 		}
 	}
-	if (most == UINT32_MAX || active[most] < NEARLY_ALL(length) || others > length - NEARLY_ALL(length))
+	if (most == UINT32_MAX || active[most] < NEARLY_ALL(length) ||
+	    others > length - NEARLY_ALL(length))
 		return;
 	stack = mostly_in(s, most, w, heaviest(s, most, w));
 	if (!is_in_python(s, stack))
 		return;
 	threads->ask(threads->arg, most, &who);
-	p->holder = (struct wait_holder){.tid = who.tid, .name = who.name, .stack = stack, .ran_ns = active[most]};
+	p->holder = (struct wait_holder){.tid = who.tid,
+					 .name = who.name,
+					 .stack = stack,
+					 .ran_ns = active[most]};
 }
 
-static void find_shown(const struct summary *s, struct waits_ranking *k, uint64_t *active, const struct summary_threads *threads)
+static void find_shown(const struct summary *s, struct waits_ranking *k, uint64_t *active,
+		       const struct summary_threads *threads)
 {
 	for (uint32_t i = 0; i < k->n && i < TOP_WAITS; i++)
 		if (k->places[i].holder.of_gil)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The summary as JSON, made to fit. json-c's failures are all out of memory; `failed` collects them.
+ * The summary as JSON, made to fit. json-c's failures are all out of memory; `failed` collects
+ * them.
  */
 #include "config.h"
 
@@ -29,7 +30,8 @@ static void put(struct out *o, struct json_object *obj, const char *key, struct 
 	}
 }
 
-static void put_or_null(struct out *o, struct json_object *obj, const char *key, uint64_t v, bool known)
+static void put_or_null(struct out *o, struct json_object *obj, const char *key, uint64_t v,
+			bool known)
 {
 	if (known)
 		put(o, obj, key, json_object_new_int64(v > INT64_MAX ? INT64_MAX : (int64_t)v));
@@ -128,7 +130,10 @@ static struct json_object *stacks_to_json(struct out *o, const struct window *v)
 	return array;
 }
 
-/* Of exact calls: the functions with the most time; of a stepped program with the most instructions. */
+/*
+ * Of exact calls: the functions with the most time; of a stepped program with the most
+ * instructions.
+ */
 static struct json_object *functions_to_json(struct out *o, const struct window *v)
 {
 	struct json_object *array = json_object_new_array();
@@ -210,7 +215,8 @@ static struct json_object *holder_to_json(struct out *o, const struct wait_holde
 }
 
 /* Somebody else; `name` NULL: nobody is known. */
-static void put_other(struct out *o, struct json_object *obj, const char *key, uint32_t tid, const char *name)
+static void put_other(struct out *o, struct json_object *obj, const char *key, uint32_t tid,
+		      const char *name)
 {
 	struct json_object *other;
 
@@ -286,7 +292,8 @@ static struct json_object *wait_to_json(struct out *o, const struct wait_place *
 	return obj;
 }
 
-static void put_who(struct out *o, struct json_object *obj, const struct summary_threads *names, uint32_t thread)
+static void put_who(struct out *o, struct json_object *obj, const struct summary_threads *names,
+		    uint32_t thread)
 {
 	struct summary_thread who;
 
@@ -297,7 +304,8 @@ static void put_who(struct out *o, struct json_object *obj, const struct summary
 }
 
 /* null is "not known": waits without switches, and all of a thread of which nothing was seen. */
-static void put_times(struct out *o, struct json_object *obj, const struct thread_sums *t, bool switches)
+static void put_times(struct out *o, struct json_object *obj, const struct thread_sums *t,
+		      bool switches)
 {
 	const bool seen = t->on_ns || t->off_ns;
 
@@ -316,8 +324,9 @@ static void put_trace(struct out *o, struct json_object *obj, const struct threa
 	put(o, obj, "outside_ns", number(t->outside_ns));
 }
 
-static struct json_object *threads_to_json(struct out *o, const struct window *v, const struct ranked *order,
-					   uint32_t n, uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
+static struct json_object *threads_to_json(struct out *o, const struct window *v,
+					   const struct ranked *order, uint32_t n,
+					   uint32_t *ret_omitted, uint64_t *ret_omitted_samples,
 					   const struct summary_threads *names)
 {
 	static const struct thread_sums none;
@@ -376,7 +385,8 @@ static int rank_threads(const struct window *v, bool stepped, uint32_t n, struct
 	return 0;
 }
 
-static void put_waits(struct out *o, struct json_object *obj, const struct wait_place *waits, uint32_t n)
+static void put_waits(struct out *o, struct json_object *obj, const struct wait_place *waits,
+		      uint32_t n)
 {
 	struct json_object *array = json_object_new_array();
 
@@ -401,7 +411,8 @@ static void put_window_waits(struct out *o, struct json_object *obj, const struc
 	do {
 		first = N_WAITS_KINDS;
 		for (unsigned int i = 0; i < N_WAITS_KINDS; i++)
-			if (next[i] < end[i] && (first == N_WAITS_KINDS || summary_wait_before(next[i], next[first])))
+			if (next[i] < end[i] &&
+			    (first == N_WAITS_KINDS || summary_wait_before(next[i], next[first])))
 				first = i;
 		if (first < N_WAITS_KINDS)
 			append(o, array, wait_to_json(o, next[first]++));
@@ -417,17 +428,19 @@ static void put_window_waits(struct out *o, struct json_object *obj, const struc
 }
 
 /* Where it is not complete: how much of it is, and since when. */
-static void put_complete(struct out *o, struct json_object *obj, const struct window *v, uint64_t from, uint64_t to)
+static void put_complete(struct out *o, struct json_object *obj, const struct window *v,
+			 uint64_t from, uint64_t to)
 {
 	if (!v->not_known_ns)
 		return;
-	put(o, obj, "complete_ns", number(to - from > v->not_known_ns ? to - from - v->not_known_ns : 0));
+	put(o, obj, "complete_ns",
+	    number(to - from > v->not_known_ns ? to - from - v->not_known_ns : 0));
 	if (v->not_known_from <= from)
 		put(o, obj, "complete_from_ns", number(v->not_known_to));
 }
 
-static void window_to_json(struct out *o, struct json_object *obj, const struct window *v, uint64_t from,
-			   uint64_t to, const struct summary_threads *names)
+static void window_to_json(struct out *o, struct json_object *obj, const struct window *v,
+			   uint64_t from, uint64_t to, const struct summary_threads *names)
 {
 	_cleanup_free_ struct ranked *order = NULL;
 	uint64_t omitted_samples = 0;
@@ -530,10 +543,12 @@ static void put_goroutines(struct out *o, struct json_object *obj)
 	}
 	put(o, obj, "goroutines", list);
 	if (o->s->goroutines_omitted + o->s->n_goroutines > shown)
-		put(o, obj, "goroutines_omitted", number(o->s->goroutines_omitted + o->s->n_goroutines - shown));
+		put(o, obj, "goroutines_omitted",
+		    number(o->s->goroutines_omitted + o->s->n_goroutines - shown));
 }
 
-static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow, const struct summary_threads *names)
+static struct json_object *slow_to_json(struct out *o, const struct slow_region *slow,
+					const struct summary_threads *names)
 {
 	const struct summary_region *r = &slow->region;
 	struct json_object *obj = json_object_new_object();
@@ -621,8 +636,8 @@ static struct json_object *marks_to_json(struct out *o)
 }
 
 int summary_to_json(struct summary *s, uint64_t from, uint64_t to, uint32_t n_threads,
-		    void (*threads)(void *arg, uint32_t index, struct summary_thread *ret), void *arg,
-		    struct json_object **ret)
+		    void (*threads)(void *arg, uint32_t index, struct summary_thread *ret),
+		    void *arg, struct json_object **ret)
 {
 	struct out o = {.s = s,
 			.shape = {.name_bytes = 160,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's regions in a summary: sums by name, and the slowest ones with the waits within them.
- * A wait may be reported before the region ends in which it was, or (drawn later) after it.
+ * The program's regions in a summary: sums by name, and the slowest ones with the waits within
+ * them. A wait may be reported before the region ends in which it was, or (drawn later) after it.
  */
 #include "config.h"
 
@@ -55,7 +55,8 @@ static void watched_add(struct watched *k, const struct summary_wait *w)
 
 	if (k->n == WATCHED_WAITS) {
 		for (uint32_t i = 1; i < WATCHED_WAITS / 2; i++)
-			if (k->waits[i].end - k->waits[i].begin < k->waits[out].end - k->waits[out].begin)
+			if (k->waits[i].end - k->waits[i].begin <
+			    k->waits[out].end - k->waits[out].begin)
 				out = i;
 		k->n--;
 		memmove(&k->waits[out], &k->waits[out + 1], (k->n - out) * sizeof(*k->waits));
@@ -63,7 +64,8 @@ static void watched_add(struct watched *k, const struct summary_wait *w)
 	k->waits[k->n++] = *w;
 }
 
-static void slow_add_wait(const struct summary *s, struct slow_region *slow, const struct summary_wait *w)
+static void slow_add_wait(const struct summary *s, struct slow_region *slow,
+			  const struct summary_wait *w)
 {
 	struct wait_place p;
 	uint32_t i;
@@ -92,7 +94,8 @@ void summary_regions_wait(struct summary *s, const struct summary_wait *w)
 
 /* ---- regions */
 
-static int sums_get(struct regions_sums *r, const struct summary_region *region, struct region_sums **ret)
+static int sums_get(struct regions_sums *r, const struct summary_region *region,
+		    struct region_sums **ret)
 {
 	uint32_t i = hashmap_index(&r->by_name, 0, region->name_id);
 	int k;

@@ -100,7 +100,8 @@ static int add_off(struct window *v, uint32_t thread, uint64_t from, uint64_t to
 	return r;
 }
 
-static int add_sample(struct window *v, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t weight_ns)
+static int add_sample(struct window *v, uint32_t thread, uint64_t ts, uint32_t stack,
+		      uint64_t weight_ns)
 {
 	struct thread_sums *t = NULL;
 	int r;
@@ -138,14 +139,17 @@ int summary_off_cpu(struct summary *s, uint32_t thread, uint64_t from, uint64_t 
 	return r == 0 && is_focus_thread(s, thread) ? add_off(&s->region.own, 0, from, to) : r;
 }
 
-int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t stack, uint64_t weight_ns)
+int summary_sample(struct summary *s, uint32_t thread, uint64_t ts, uint32_t stack,
+		   uint64_t weight_ns)
 {
 	int r = add_sample(&s->all, thread, ts, stack, weight_ns);
 
 	if (r == 0 && s->has_focus)
 		r = add_sample(&s->focus, thread, ts, stack, weight_ns);
 	summary_gil_sight(&s->gil, thread, ts, stack, weight_ns);
-	return r == 0 && is_focus_thread(s, thread) ? add_sample(&s->region.own, 0, ts, stack, weight_ns) : r;
+	return r == 0 && is_focus_thread(s, thread)
+		       ? add_sample(&s->region.own, 0, ts, stack, weight_ns)
+		       : r;
 }
 
 int summary_loss(struct summary *s, const char *kind, uint64_t count, uint64_t ns)

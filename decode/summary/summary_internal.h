@@ -23,7 +23,8 @@ struct thread_sums {
 /* A function of which every call is known. */
 struct function_sums {
 	uint64_t calls, insns, max_ns;
-	uint64_t self_ns, outside_ns; /* it ran; it had left the trace: a system call, off the CPU */
+	/* it ran; it had left the trace: a system call, off the CPU */
+	uint64_t self_ns, outside_ns;
 };
 
 struct stack_sums {
@@ -35,10 +36,14 @@ struct stack_sums {
 struct wait_holder {
 	uint32_t tid, stack, handovers; /* handovers 0: nobody but who ended the wait */
 	bool of_gil; /* nor is it known, of the lock of CPython's interpreter */
-	uint64_t ran_ns; /* that lock's holder: how long it ran, or was preempted, in the wait; 0: of another lock */
+	/* that lock's holder: how long it ran, or was preempted, in the wait; 0: of another lock */
+	uint64_t ran_ns;
 	bool cut; /* it may have been handed on before that, too: not so much is remembered */
 	const char *name;
-	/* Of all that had it since the wait began, who had it longest; 0 ns: the first one, or it is not known. */
+	/*
+	 * Of all that had it since the wait began, who had it longest; 0 ns: the first one, or it
+	 * is not known.
+	 */
 	struct {
 		uint32_t tid, stack;
 		const char *name;
@@ -46,7 +51,10 @@ struct wait_holder {
 	} longest;
 };
 
-/* All waits with one stack (of one thread, if the stack or callers in it are not known): the longest of them, how many, how long in all. */
+/*
+ * All waits with one stack (of one thread, if the stack or callers in it are not known): the
+ * longest of them, how many, how long in all.
+ */
 struct wait_place {
 	struct summary_wait longest; /* in the window: the rest of it may be outside */
 	uint64_t inside_ns;	     /* of that */
@@ -54,7 +62,10 @@ struct wait_place {
 	uint64_t count, total_ns; /* of whole waits */
 };
 
-/* Idle threads sleep in many places, longer than any wait that matters; a timer ends most of these, and no thread. */
+/*
+ * Idle threads sleep in many places, longer than any wait that matters; a timer ends most of these,
+ * and no thread.
+ */
 enum waits_kind {
 	WAITS_FOR_THREAD,
 	WAITS_OTHER, /* an interrupt ended it, or it is not known who did, or nobody has */
@@ -77,7 +88,8 @@ struct window {
 	struct function_sums *functions; /* by frame */
 	uint32_t max_functions;
 	struct waits_ranking waits[N_WAITS_KINDS];
-	uint64_t throttled_waits, throttled_ns; /* the CPU quota was used up: of all threads, what is in the window */
+	/* the CPU quota was used up: of all threads, what is in the window */
+	uint64_t throttled_waits, throttled_ns;
 };
 
 struct loss {
@@ -149,7 +161,8 @@ struct gil_sight {
 struct gil {
 	bool seen; /* somebody has waited for it */
 	uint64_t since, until; /* what is between is known */
-	struct gil_span *spans, *last; /* the last one of each thread may grow yet, and is not among the spans */
+	/* the last one of each thread may grow yet, and is not among the spans */
+	struct gil_span *spans, *last;
 	struct gil_sight *sights;
 	uint32_t n_spans, max_spans, max_last, n_sights, max_sights;
 };
@@ -171,13 +184,15 @@ struct summary {
 	uint64_t suspended_ns;
 	struct focus_region region;
 	struct regions_sums regions;
-	struct summary_goroutines goroutines[TOP_GOROUTINES]; /* those that ran, or were to run, longest first */
+	/* those that ran, or were to run, longest first */
+	struct summary_goroutines goroutines[TOP_GOROUTINES];
 	uint32_t n_goroutines;
 	uint64_t goroutines_omitted; /* functions */
 	struct summary_wait recent[RECENT_WAITS]; /* the last ones that a thread ended; a ring */
 	struct {
 		struct summary_wait wait; /* tid 0: none */
-		uint64_t until; /* nor did it do anything since but be preempted; not before its end */
+		/* nor did it do anything since but be preempted; not before its end */
+		uint64_t until;
 	} kept_back[KEPT_BACK]; /* by thread: one that a timer ended, and that may go on */
 	uint32_t n_recent;
 	struct gil gil;
@@ -216,8 +231,8 @@ bool summary_wait_before(const struct wait_place *a, const struct wait_place *b)
 /* No more waits come. */
 void summary_waits_finish(struct summary *s);
 /* And the wait, with who held it up; false if no part of it is in [from, to). */
-bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
-			 struct wait_place *ret);
+bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from,
+			 uint64_t to, struct wait_place *ret);
 
 /* In decode/summary/gil.c. Nothing is kept before the first wait. */
 void summary_gil_begin(struct gil *g, uint64_t now);
@@ -229,7 +244,10 @@ void summary_gil_sight(struct gil *g, uint32_t thread, uint64_t ts, uint32_t sta
 int summary_gil_finish(struct summary *s, const struct summary_threads *threads);
 void summary_gil_fini(struct gil *g);
 
-/* In decode/summary/calls.c: the `max` frames with the most time, or instructions, into `ret`; how many. */
+/*
+ * In decode/summary/calls.c: the `max` frames with the most time, or instructions, into `ret`; how
+ * many.
+ */
 uint32_t summary_functions_top(const struct window *v, bool by_insns, uint32_t *ret, uint32_t max);
 
 /* In decode/summary/regions.c. */

@@ -16,8 +16,8 @@ bool summary_wait_before(const struct wait_place *a, const struct wait_place *b)
 }
 
 /*
- * Whether two waits with this stack were in the same place, whoever waited: not where callers are missing in it, for
- * what is left may be anybody's way to wait.
+ * Whether two waits with this stack were in the same place, whoever waited: not where callers are
+ * missing in it, for what is left may be anybody's way to wait.
  */
 static bool is_place(const struct summary *s, uint32_t stack)
 {
@@ -56,8 +56,9 @@ static bool is_same_place(const struct summary *s, uint32_t a, uint32_t b)
 }
 
 /*
- * The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that ended within it, if a thread ended it; or
- * NULL. Of those remembered the first *back are not looked at, which ended after what is looked for.
+ * The wait of `tid` for the same lock as `w`, or, where that is not known, in the same place, that
+ * ended within it, if a thread ended it; or NULL. Of those remembered the first *back are not
+ * looked at, which ended after what is looked for.
  */
 static const struct summary_wait *recent_find(const struct summary *s, const struct summary_wait *w,
 					      uint32_t tid, uint64_t before, uint32_t *back)
@@ -67,7 +68,9 @@ static const struct summary_wait *recent_find(const struct summary *s, const str
 	while (*back < n) {
 		const struct summary_wait *r = &s->recent[(s->n_recent - ++*back) % RECENT_WAITS];
 
-		if (r->tid == tid && (w->futex ? r->futex == w->futex : is_same_place(s, r->stack, w->stack)) && r->end > w->begin && r->end < before)
+		if (r->tid == tid &&
+		    (w->futex ? r->futex == w->futex : is_same_place(s, r->stack, w->stack)) &&
+		    r->end > w->begin && r->end < before)
 			return r;
 	}
 	return NULL;
@@ -80,8 +83,8 @@ static bool is_forgotten(const struct summary *s, const struct summary_wait *w)
 }
 
 /*
- * What the functions that it waits in say it is for. The lock of CPython's interpreter is one, though it is made of a condition. Of a wait in a
- * system call that is for no lock nobody asks.
+ * What the functions that it waits in say it is for. The lock of CPython's interpreter is one,
+ * though it is made of a condition. Of a wait in a system call that is for no lock nobody asks.
  */
 static enum waitfor waits_for(const struct summary *s, const struct summary_wait *w)
 {
@@ -90,7 +93,8 @@ static enum waitfor waits_for(const struct summary *s, const struct summary_wait
 
 	if (!off_cpu_is_ready(w->state) && !waitfor_may_lock(w->call))
 		return WAITFOR_UNKNOWN;
-	for (uint32_t i = of_program(s, w->stack); i && n < WAITFOR_FRAMES; i = stacktab_parent(s->st, i)) {
+	for (uint32_t i = of_program(s, w->stack); i && n < WAITFOR_FRAMES;
+	     i = stacktab_parent(s->st, i)) {
 		struct frame_info info;
 
 		stacktab_info(s->st, stacktab_leaf(s->st, i), &info);
@@ -102,12 +106,13 @@ static enum waitfor waits_for(const struct summary *s, const struct summary_wait
 /* Who was preempted there waits for nothing, for the moment. */
 static bool is_gil_wait(const struct summary_wait *w)
 {
-	return !off_cpu_is_ready(w->state) && waitfor_may_lock(w->call) && w->is_for == WAITFOR_INTERPRETER;
+	return !off_cpu_is_ready(w->state) && waitfor_may_lock(w->call) &&
+	       w->is_for == WAITFOR_INTERPRETER;
 }
 
 /*
- * Whether who ended the wait may have handed on what it waited for: who is not in futex() himself (but in kill(), say) has ended one in
- * futex() without.
+ * Whether who ended the wait may have handed on what it waited for: who is not in futex() himself
+ * (but in kill(), say) has ended one in futex() without.
  */
 static bool is_handed_on(const struct summary_wait *w)
 {
@@ -139,11 +144,14 @@ static bool has_entered(const struct summary *s, const struct summary_wait *w, u
 
 /*
  * Threads that queue for a lock wake each other, one by one; who ended a wait may have queued
- * itself all the time. So the waits for the same lock are followed back to who had not. Each had it from the end of its own wait on.
+ * itself all the time. So the waits for the same lock are followed back to who had not. Each had it
+ * from the end of its own wait on.
  */
 static struct wait_holder find_holder(const struct summary *s, const struct summary_wait *w)
 {
-	struct wait_holder h = {.tid = w->waker_tid, .stack = w->waker_stack, .name = w->waker_name};
+	struct wait_holder h = {.tid = w->waker_tid,
+				.stack = w->waker_stack,
+				.name = w->waker_name};
 	uint64_t before = released_at(w), longest_ns = 0;
 	uint32_t back = 0;
 
@@ -165,7 +173,9 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 		/* Nobody waits for a lock that he holds. */
 		if (r && r->waker_tid == w->tid)
 			r = NULL;
-		/* It may have been let go before this wait began, and who waited for it had no CPU. */
+		/*
+		 * It may have been let go before this wait began, and who waited for it had no CPU.
+		 */
 		from = r ? r->end : w->begin;
 		ns = before > from ? before - from : 0;
 		if (ns >= longest_ns) {
@@ -186,16 +196,20 @@ static struct wait_holder find_holder(const struct summary *s, const struct summ
 }
 
 /* The wait as the only one of its place; false if no part of it is in the window. */
-static bool wait_place(const struct summary_wait *w, uint64_t from, uint64_t to, struct wait_place *ret)
+static bool wait_place(const struct summary_wait *w, uint64_t from, uint64_t to,
+		       struct wait_place *ret)
 {
 	const uint64_t begin = w->begin > from ? w->begin : from, end = w->end < to ? w->end : to;
 
-	*ret = (struct wait_place){.longest = *w, .inside_ns = end > begin ? end - begin : 0, .count = 1, .total_ns = w->end - w->begin};
+	*ret = (struct wait_place){.longest = *w,
+				   .inside_ns = end > begin ? end - begin : 0,
+				   .count = 1,
+				   .total_ns = w->end - w->begin};
 	return ret->inside_ns > 0;
 }
 
-bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from, uint64_t to,
-			 struct wait_place *ret)
+bool summary_wait_within(const struct summary *s, const struct summary_wait *w, uint64_t from,
+			 uint64_t to, struct wait_place *ret)
 {
 	if (!wait_place(w, from, to, ret))
 		return false;
@@ -203,18 +217,23 @@ bool summary_wait_within(const struct summary *s, const struct summary_wait *w, 
 	return true;
 }
 
-/* It waits for somebody: a thread has ended it, or it is for a lock that nobody has given back yet. */
+/*
+ * It waits for somebody: a thread has ended it, or it is for a lock that nobody has given back yet.
+ */
 static bool is_for_thread(const struct summary_wait *w)
 {
 	if (w->open)
-		return waitfor_is_file_lock(w->call) || (waitfor_may_lock(w->call) && waitfor_is_lock(w->is_for));
+		return waitfor_is_file_lock(w->call) ||
+		       (waitfor_may_lock(w->call) && waitfor_is_lock(w->is_for));
 	return w->woken && !w->woken_by_irq;
 }
 
 /* Who may not run has another reason than who waits there otherwise. */
-static bool is_alike(const struct summary *s, const struct summary_wait *a, const struct summary_wait *b)
+static bool is_alike(const struct summary *s, const struct summary_wait *a,
+		     const struct summary_wait *b)
 {
-	return is_same_place(s, a->stack, b->stack) && a->brief == b->brief && (a->state == OFF_CPU_THROTTLED) == (b->state == OFF_CPU_THROTTLED);
+	return is_same_place(s, a->stack, b->stack) && a->brief == b->brief &&
+	       (a->state == OFF_CPU_THROTTLED) == (b->state == OFF_CPU_THROTTLED);
 }
 
 /*
@@ -235,7 +254,8 @@ static void add_wait(const struct summary *s, struct window *v, const struct sum
 		v->throttled_ns += p.inside_ns;
 	}
 	for (i = 0; i < k->n; i++)
-		if (is_alike(s, &k->places[i].longest, w) && (place || k->places[i].longest.thread == w->thread))
+		if (is_alike(s, &k->places[i].longest, w) &&
+		    (place || k->places[i].longest.thread == w->thread))
 			break;
 	if (i < k->n) {
 		k->places[i].count++;
@@ -267,24 +287,31 @@ static void add_whole(struct summary *s, const struct summary_wait *w)
 }
 
 /*
- * Who wants CPython's interpreter waits for its lock for some ms, asks its holder to hand it on, and waits again: hundreds of
- * waits, each ended by a timer, for one lock. So one that a timer ends is kept back until it is known whether it goes on.
+ * Who wants CPython's interpreter waits for its lock for some ms, asks its holder to hand it on,
+ * and waits again: hundreds of waits, each ended by a timer, for one lock. So one that a timer ends
+ * is kept back until it is known whether it goes on.
  */
 static bool may_go_on(const struct summary_wait *w)
 {
-	return w->woken && w->woken_by_irq && !w->open && w->stack && waitfor_may_lock(w->call) && waitfor_is_lock(w->is_for);
+	return w->woken && w->woken_by_irq && !w->open && w->stack && waitfor_may_lock(w->call) &&
+	       waitfor_is_lock(w->is_for);
 }
 
 static bool goes_on(const struct summary_wait *before, uint64_t until, const struct summary_wait *w)
 {
-	return before->thread == w->thread && before->stack == w->stack && w->begin >= until && w->begin - until <= RETRY_NS;
+	return before->thread == w->thread && before->stack == w->stack && w->begin >= until &&
+	       w->begin - until <= RETRY_NS;
 }
 
-/* Whether it was preempted in the moment between two: there, or, where its stack is not recorded, perhaps. */
-static bool is_between(const struct summary_wait *before, uint64_t until, const struct summary_wait *w)
+/*
+ * Whether it was preempted in the moment between two: there, or, where its stack is not recorded,
+ * perhaps.
+ */
+static bool is_between(const struct summary_wait *before, uint64_t until,
+		       const struct summary_wait *w)
 {
-	return before->thread == w->thread && off_cpu_is_ready(w->state) && w->begin >= until && w->begin - until <= RETRY_NS &&
-	       (w->stack ? waitfor_is_lock(w->is_for) : w->brief);
+	return before->thread == w->thread && off_cpu_is_ready(w->state) && w->begin >= until &&
+	       w->begin - until <= RETRY_NS && (w->stack ? waitfor_is_lock(w->is_for) : w->brief);
 }
 
 /* When others have it, and who it may be: who waits for it has it not. */
@@ -296,7 +323,8 @@ static void follow_gil(struct summary *s, const struct summary_wait *w)
 		summary_gil_begin(g, w->end); /* what was before is not kept */
 	} else if (off_cpu_is_ready(w->state) && w->is_for != WAITFOR_INTERPRETER) {
 		summary_gil_active(g, w->thread, w->begin, w->end);
-		summary_gil_sight(g, w->thread, w->begin, of_program(s, w->stack), w->end - w->begin);
+		summary_gil_sight(g, w->thread, w->begin, of_program(s, w->stack),
+				  w->end - w->begin);
 	}
 }
 

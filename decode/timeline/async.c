@@ -47,8 +47,8 @@ static bool lane_add(struct timeline *tl, struct tl_lanes *l, uint32_t parent, c
 	return true;
 }
 
-bool tl_lane_take(struct timeline *tl, struct tl_lanes *l, uint32_t parent, const char *name, uint32_t *ret_lane,
-		  uint32_t *ret_track)
+bool tl_lane_take(struct timeline *tl, struct tl_lanes *l, uint32_t parent, const char *name,
+		  uint32_t *ret_lane, uint32_t *ret_track)
 {
 	uint32_t i = l->maybe_free;
 
@@ -140,13 +140,14 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 		tl->n_free_tasks--;
 	else
 		tl->n_tasks++;
-	tl->tasks[i] = (struct tl_task){.owner = tl_task_owner(ev),
-					.pid = ev->pid,
-					.tid = ev->tid,
-					.id = ev->task,
-					.name = writer_name(tl->w, *ev->name ? ev->name : "(no name)"),
-					.lane = lane,
-					.track = track};
+	tl->tasks[i] =
+		(struct tl_task){.owner = tl_task_owner(ev),
+				 .pid = ev->pid,
+				 .tid = ev->tid,
+				 .id = ev->task,
+				 .name = writer_name(tl->w, *ev->name ? ev->name : "(no name)"),
+				 .lane = lane,
+				 .track = track};
 	tl_args_event(tl, &a, ev);
 	tl_args_uint(&a, n->key_task_id, ev->task);
 	if (ev->parent)
@@ -155,13 +156,14 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 		tl_args_uint(&a, n->key_tid, ev->tid);
 	if (ev->began_early)
 		tl_args_name(&a, n->key_note, n->note_early);
-	writer_slice_begin(tl->w, track, at->mono,
-				&(struct writer_event){.name = tl->tasks[i].name,
-						       .category = n->task,
-						       .args = a.a,
-						       .n_args = a.n,
-						       .flow_end = tl_task_part(tl, tl_task_owner(ev), ev->parent,
-										tl->tasks[i].name, at->mono)});
+	writer_slice_begin(
+		tl->w, track, at->mono,
+		&(struct writer_event){.name = tl->tasks[i].name,
+				       .category = n->task,
+				       .args = a.a,
+				       .n_args = a.n,
+				       .flow_end = tl_task_part(tl, tl_task_owner(ev), ev->parent,
+								tl->tasks[i].name, at->mono)});
 	return 0;
 }
 
@@ -175,7 +177,8 @@ int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct rin
 	tl_args_event(tl, &a, ev);
 	if (tl->tasks[i - 1].tid != ev->tid)
 		tl_args_uint(&a, tl->event_names->key_ended_by, ev->tid);
-	task_end(tl, i - 1, at->mono, a.n ? &(struct writer_event){.args = a.a, .n_args = a.n} : NULL);
+	task_end(tl, i - 1, at->mono,
+		 a.n ? &(struct writer_event){.args = a.a, .n_args = a.n} : NULL);
 	return 0;
 }
 
@@ -191,14 +194,16 @@ uint32_t tl_task_name(const struct timeline *tl, uint64_t owner, uint64_t id)
 	return i ? tl->tasks[i - 1].name : 0;
 }
 
-uint64_t tl_task_part(struct timeline *tl, uint64_t owner, uint64_t id, uint32_t part, uint64_t mono)
+uint64_t tl_task_part(struct timeline *tl, uint64_t owner, uint64_t id, uint32_t part,
+		      uint64_t mono)
 {
 	uint32_t i = id ? hashmap_index(&tl->task_map, owner, id) : 0;
 	char text[160];
 
 	if (!i)
 		return 0;
-	(void)snprintf(text, sizeof(text), "begins %.*s", (int)writer_text_len(writer_name_text(tl->w, part), 128),
+	(void)snprintf(text, sizeof(text), "begins %.*s",
+		       (int)writer_text_len(writer_name_text(tl->w, part), 128),
 		       writer_name_text(tl->w, part));
 	writer_instant(tl->w, tl->tasks[i - 1].track, mono,
 			    &(struct writer_event){.name = writer_name(tl->w, text),

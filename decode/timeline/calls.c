@@ -10,7 +10,8 @@
 #include "decode/timeline/slices.h"
 
 /* The thread, running: what is known of it to the instruction was not off the CPU. */
-static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_thread **ret, uint64_t *ret_mono)
+static int enter(struct timeline *tl, uint32_t tid, uint64_t ts, struct tl_thread **ret,
+		 uint64_t *ret_mono)
 {
 	int r = timeline_enter(tl, ts, ret_mono);
 
@@ -34,12 +35,14 @@ static int ran(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	if (mono <= t->in_call_since)
 		return 0;
 	if (t->in_call)
-		r = summary_ran(tl->summary, t->index, t->in_call, t->in_call_since, mono, t->untraced_at != 0);
+		r = summary_ran(tl->summary, t->index, t->in_call, t->in_call_since, mono,
+				t->untraced_at != 0);
 	t->in_call_since = mono;
 	return r;
 }
 
-static int called(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono, uint64_t begin)
+static int called(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint64_t mono,
+		  uint64_t begin)
 {
 	int r = ran(tl, t, mono);
 
@@ -53,20 +56,24 @@ static int called(struct timeline *tl, struct tl_thread *t, uint32_t frame, uint
 
 /* ---- */
 
-static uint32_t args_of(struct timeline *tl, const char *how, const char *site, struct writer_arg ret[2])
+static uint32_t args_of(struct timeline *tl, const char *how, const char *site,
+			struct writer_arg ret[2])
 {
 	uint32_t n = 0;
 
 	if (how)
-		ret[n++] = (struct writer_arg){
-			.kind = WRITER_ARG_NAME, .key = tl->key_how, .value.name = writer_name(tl->w, how)};
+		ret[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME,
+					       .key = tl->key_how,
+					       .value.name = writer_name(tl->w, how)};
 	if (site)
-		ret[n++] = (struct writer_arg){
-			.kind = WRITER_ARG_NAME, .key = tl->key_site, .value.name = writer_name(tl->w, site)};
+		ret[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME,
+					       .key = tl->key_site,
+					       .value.name = writer_name(tl->w, site)};
 	return n;
 }
 
-int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how, const char *site)
+int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how,
+		  const char *site)
 {
 	struct writer_arg args[2];
 	struct tl_thread *t;
@@ -77,7 +84,8 @@ int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, co
 		return r;
 	r = called(tl, t, call->frame, mono, mono);
 	if (r == 0)
-		r = slices_push(tl->slices, &t->lane, call->frame, mono, args, args_of(tl, how, site, args));
+		r = slices_push(tl->slices, &t->lane, call->frame, mono, args,
+				args_of(tl, how, site, args));
 	return r < 0 ? r : timeline_leave(tl);
 }
 
@@ -103,7 +111,8 @@ int timeline_identified(struct timeline *tl, uint32_t tid, const char *was, cons
 	return 0;
 }
 
-int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call,
+			  uint32_t more, const char *how)
 {
 	struct writer_arg args[2];
 	struct tl_thread *t;
@@ -121,7 +130,8 @@ int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const 
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, const struct timeline_return *end)
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call,
+		    const struct timeline_return *end)
 {
 	struct writer_arg args[2];
 	uint32_t n_args = 0, ends = 0;
@@ -136,8 +146,9 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 	else
 		ends = (call->interpolated ? 1 : 0) | (end->interpolated ? 2 : 0);
 	if (ends)
-		args[n_args++] = (struct writer_arg){
-			.key = tl->key_interpolated, .kind = WRITER_ARG_NAME, .value.name = tl->interpolated[ends - 1]};
+		args[n_args++] = (struct writer_arg){.key = tl->key_interpolated,
+						     .kind = WRITER_ARG_NAME,
+						     .value.name = tl->interpolated[ends - 1]};
 	/* the last one: it differs most, see put_event() in decode/writer/pftrace.c */
 	if (end->insns)
 		args[n_args++] = (struct writer_arg){
@@ -145,7 +156,9 @@ int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct
 	r = ran(tl, t, mono);
 	t->in_call = end->caller;
 	if (r == 0)
-		summary_returned(tl->summary, t->index, call->frame, timeline_monotonic(tl, call->begin), mono, call_own_insns(call, end->insns));
+		summary_returned(tl->summary, t->index, call->frame,
+				 timeline_monotonic(tl, call->begin), mono,
+				 call_own_insns(call, end->insns));
 	slices_pop(tl->slices, &t->lane, mono, args, n_args);
 	return r < 0 ? r : timeline_leave(tl);
 }
@@ -180,15 +193,16 @@ int timeline_traced(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t unt
 	/* Where it was off the CPU meanwhile, that says more and is drawn already. */
 	if (t->untraced_at && t->lane.last_ts <= t->untraced_at + 1 && mono > t->untraced_at) {
 		slices_leaf_begin(tl->slices, &t->lane, t->untraced_at,
-				  &(struct writer_event){.name = t->untraced_why, .category = tl->untraced_category});
+				  &(struct writer_event){.name = t->untraced_why,
+							 .category = tl->untraced_category});
 		slices_leaf_end(tl->slices, &t->lane, mono, NULL);
 	}
 	t->untraced_at = 0;
 	return timeline_leave(tl);
 }
 
-int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,
-		    const struct timeline_value *values, uint32_t n_values)
+int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category,
+		    const char *name, const struct timeline_value *values, uint32_t n_values)
 {
 	struct writer_arg args[TIMELINE_MAX_VALUES];
 	struct writer_event ev = {.args = args, .name = writer_name(tl->w, name)};
@@ -200,9 +214,11 @@ int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *
 		return r;
 	ev.category = writer_name(tl->w, category);
 	for (; ev.n_args < n_values && ev.n_args < TIMELINE_MAX_VALUES; ev.n_args++)
-		args[ev.n_args] = (struct writer_arg){.key = writer_name(tl->w, values[ev.n_args].key),
-			.kind = values[ev.n_args].hex ? WRITER_ARG_POINTER : WRITER_ARG_UINT,
-			.value.u64 = values[ev.n_args].value};
+		args[ev.n_args] =
+			(struct writer_arg){.key = writer_name(tl->w, values[ev.n_args].key),
+					    .kind = values[ev.n_args].hex ? WRITER_ARG_POINTER
+									  : WRITER_ARG_UINT,
+					    .value.u64 = values[ev.n_args].value};
 	slices_instant(tl->slices, &t->lane, mono, &ev);
 	return timeline_leave(tl);
 }

@@ -22,9 +22,11 @@ static void duration_text(char *buf, size_t size, uint64_t ns)
 	if (places == 0)
 		(void)snprintf(buf, size, "%" PRIu64 " %s", ns / units[u].ns, units[u].name);
 	else if (places % 10 == 0)
-		(void)snprintf(buf, size, "%" PRIu64 ".%u %s", ns / units[u].ns, places / 10, units[u].name);
+		(void)snprintf(buf, size, "%" PRIu64 ".%u %s", ns / units[u].ns, places / 10,
+			       units[u].name);
 	else
-		(void)snprintf(buf, size, "%" PRIu64 ".%02u %s", ns / units[u].ns, places, units[u].name);
+		(void)snprintf(buf, size, "%" PRIu64 ".%02u %s", ns / units[u].ns, places,
+			       units[u].name);
 }
 
 static void cause_end(struct timeline *tl, uint64_t mono)
@@ -38,7 +40,8 @@ static void cause_end(struct timeline *tl, uint64_t mono)
 	duration_text(over, sizeof(over), c->over_ns);
 	if (c->tid)
 		(void)snprintf(who, sizeof(who), " in thread %" PRIu32, c->tid);
-	(void)snprintf(text, sizeof(text), "trigger: %.*s took %s (over %s)%s", name_len, c->region, took, over, who);
+	(void)snprintf(text, sizeof(text), "trigger: %.*s took %s (over %s)%s", name_len, c->region,
+		       took, over, who);
 	(void)summary_mark(tl->summary, text, mono);
 	timeline_mark_draw(tl, mono, text);
 }
@@ -50,7 +53,8 @@ static void cause_begin(struct timeline *tl, uint64_t mono)
 	struct tl_args a = {.n = 0};
 	char text[160];
 
-	(void)snprintf(text, sizeof(text), "slow: %.*s", (int)writer_text_len(c->region, 120), c->region);
+	(void)snprintf(text, sizeof(text), "slow: %.*s", (int)writer_text_len(c->region, 120),
+		       c->region);
 	if (c->tid)
 		tl_args_uint(&a, n->key_tid, c->tid);
 	tl_args_uint(&a, n->key_ns, c->end_ns - c->begin_ns);

@@ -66,13 +66,17 @@ void tl_events_free(struct timeline *tl)
 void tl_args_uint(struct tl_args *a, uint32_t key, uint64_t value)
 {
 	if (a->n < WRITER_MAX_ARGS)
-		a->a[a->n++] = (struct writer_arg){.key = key, .kind = WRITER_ARG_UINT, .value.u64 = value};
+		a->a[a->n++] = (struct writer_arg){.key = key,
+						   .kind = WRITER_ARG_UINT,
+						   .value.u64 = value};
 }
 
 void tl_args_name(struct tl_args *a, uint32_t key, uint32_t name)
 {
 	if (a->n < WRITER_MAX_ARGS)
-		a->a[a->n++] = (struct writer_arg){.key = key, .kind = WRITER_ARG_NAME, .value.name = name};
+		a->a[a->n++] = (struct writer_arg){.key = key,
+						   .kind = WRITER_ARG_NAME,
+						   .value.name = name};
 }
 
 /* A text that was cut says so. */
@@ -119,7 +123,8 @@ void tl_args_event(struct timeline *tl, struct tl_args *a, const struct ringeven
 			break;
 		case RINGEVENT_TEXT:
 			to->kind = WRITER_ARG_TEXT;
-			to->value.text = from->cut ? cut_text(a, from->value.text) : from->value.text;
+			to->value.text = from->cut ? cut_text(a, from->value.text)
+						   : from->value.text;
 			break;
 		case RINGEVENT_POINTER:
 			to->kind = WRITER_ARG_POINTER;
@@ -147,11 +152,14 @@ void tl_args_task(struct timeline *tl, struct tl_args *a, const struct ringevent
 
 /* ---- moments */
 
-static void moment(struct timeline *tl, const struct tl_place *at, const struct tl_args *a, uint32_t name,
-		   uint32_t category)
+static void moment(struct timeline *tl, const struct tl_place *at, const struct tl_args *a,
+		   uint32_t name, uint32_t category)
 {
 	tl_region_instant(tl, at,
-			  &(struct writer_event){.name = name, .category = category, .args = a->a, .n_args = a->n});
+			  &(struct writer_event){.name = name,
+						 .category = category,
+						 .args = a->a,
+						 .n_args = a->n});
 }
 
 static void on_instant(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
@@ -162,7 +170,8 @@ static void on_instant(struct timeline *tl, const struct tl_place *at, const str
 	tl_args_task(tl, &a, ev);
 	if (at->fiber)
 		tl_args_uint(&a, tl->event_names->key_tid, at->thread->tid);
-	moment(tl, at, &a, writer_name(tl->w, *ev->name ? ev->name : "(no name)"), tl->event_names->instant);
+	moment(tl, at, &a, writer_name(tl->w, *ev->name ? ev->name : "(no name)"),
+	       tl->event_names->instant);
 }
 
 static void on_log(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
@@ -172,7 +181,8 @@ static void on_log(struct timeline *tl, const struct tl_place *at, const struct 
 
 	tl->stats.logs++;
 	tl_args_event(tl, &a, ev);
-	tl_args_name(&a, n->key_level, n->levels[ev->level < ARRAY_SIZE(n->levels) ? ev->level : RING_ERROR]);
+	tl_args_name(&a, n->key_level,
+		     n->levels[ev->level < ARRAY_SIZE(n->levels) ? ev->level : RING_ERROR]);
 	if (ev->format && *ev->format)
 		tl_args_name(&a, n->key_format, writer_name(tl->w, ev->format));
 	tl_args_task(tl, &a, ev);
@@ -185,11 +195,14 @@ static void on_flow(struct timeline *tl, const struct tl_place *at, const struct
 {
 	const struct tl_event_names *n = tl->event_names;
 	uint64_t flow = tl_flow_number(ev->pid, ev->id);
-	const struct writer_arg arg = {.key = n->key_id, .kind = WRITER_ARG_UINT, .value.u64 = ev->id};
+	const struct writer_arg arg = {.key = n->key_id,
+				       .kind = WRITER_ARG_UINT,
+				       .value.u64 = ev->id};
 
 	tl->stats.flows++;
 	tl_region_instant(tl, at,
-			  &(struct writer_event){.name = writer_name(tl->w, *ev->name ? ev->name : "flow"),
+			  &(struct writer_event){.name = writer_name(tl->w,
+								     *ev->name ? ev->name : "flow"),
 						 .category = n->flow,
 						 .args = &arg,
 						 .n_args = 1,
@@ -206,17 +219,18 @@ static void on_trigger(struct timeline *tl, const struct tl_place *at, const str
 	char text[160] = "the program asks for a snapshot";
 
 	if (*ev->name)
-		(void)snprintf(text, sizeof(text), "over its threshold: %.*s", (int)writer_text_len(ev->name, 120),
-			       ev->name);
+		(void)snprintf(text, sizeof(text), "over its threshold: %.*s",
+			       (int)writer_text_len(ev->name, 120), ev->name);
 	if (*ev->name && began && began < at->mono)
 		tl_args_uint(&a, n->key_ns, at->mono - began);
 	moment(tl, at, &a, writer_name(tl->w, text), n->trigger);
 }
 
 /*
- * What came before is missing: on the thread's track where it ends, and among the losses. That a ring
- * has overwritten its oldest is how far it looks back, and nothing to be summed up as lost. But where all of the time that
- * the snapshot is of was overwritten, the thread has nothing to show.
+ * What came before is missing: on the thread's track where it ends, and among the losses. That a
+ * ring has overwritten its oldest is how far it looks back, and nothing to be summed up as lost.
+ * But where all of the time that the snapshot is of was overwritten, the thread has nothing to
+ * show.
  */
 static int on_lost(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
 {
@@ -230,7 +244,8 @@ static int on_lost(struct timeline *tl, const struct tl_place *at, const struct 
 	timeline_loss_draw(tl, ev->tid, since, at->mono, "events overwritten", ev->value.u64);
 	if (!ev->nothing_left)
 		return 0;
-	return summary_loss(tl->summary, "events overwritten before they were copied", ev->value.u64, at->mono > since ? at->mono - since : 0);
+	return summary_loss(tl->summary, "events overwritten before they were copied",
+			    ev->value.u64, at->mono > since ? at->mono - since : 0);
 }
 
 static int on_counter(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev)
@@ -306,7 +321,8 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev)
 	if (ev->kind == RINGEVENT_FIBER)
 		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->id, ev->name, at.mono);
 	else if (!early && ev->kind != RINGEVENT_THREAD && ev->kind != RINGEVENT_LOST)
-		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->fiber, is_on(at.thread, ev->fiber) ? NULL : ev->fiber_name, at.mono);
+		r = tl_fiber_switch(tl, at.thread, ev->pid, ev->fiber,
+				    is_on(at.thread, ev->fiber) ? NULL : ev->fiber_name, at.mono);
 	if (r == 0 && early && ev->fiber)
 		r = tl_fiber_find(tl, ev->pid, ev->fiber, ev->fiber_name, &at.fiber);
 	if (r == 0) {
@@ -314,7 +330,9 @@ int timeline_event(struct timeline *tl, const struct ringevent *ev)
 			at.fiber = at.thread->fiber;
 		at.regions = at.fiber ? &at.fiber->regions : &at.thread->regions;
 		r = draw(tl, &at, ev);
-		/* The edge of a ring is no event, and an early begin lies before what is missing. */
+		/*
+		 * The edge of a ring is no event, and an early begin lies before what is missing.
+		 */
 		if (!early && ev->kind != RINGEVENT_THREAD)
 			at.thread->last_event = at.mono;
 	}

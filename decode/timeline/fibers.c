@@ -64,7 +64,8 @@ static void fiber_name(struct timeline *tl, struct tl_fiber *f, const char *name
 	}
 }
 
-int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *name, struct tl_fiber **ret)
+int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *name,
+		  struct tl_fiber **ret)
 {
 	int r = fiber_get(tl, pid, id, ret);
 
@@ -73,8 +74,8 @@ int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *na
 	return r;
 }
 
-void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t mono, uint64_t *ret_on,
-		   uint64_t *ret_off)
+void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t mono,
+		   uint64_t *ret_on, uint64_t *ret_off)
 {
 	uint64_t on, off;
 
@@ -112,8 +113,8 @@ void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	writer_slice_end(tl->w, t->fibers_track, mono, NULL);
 }
 
-int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id, const char *name,
-		    uint64_t mono)
+int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id,
+		    const char *name, uint64_t mono)
 {
 	const struct tl_event_names *n = tl->event_names;
 	struct tl_fiber *f = NULL;
@@ -136,10 +137,15 @@ int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint
 		t->fibers_track = writer_new_track(tl->w);
 		writer_track(tl->w, t->fibers_track, t->lane.track, "fibers", NULL);
 	}
-	const struct writer_arg arg = {.key = n->key_fiber, .kind = WRITER_ARG_UINT, .value.u64 = id};
+	const struct writer_arg arg = {.key = n->key_fiber,
+				       .kind = WRITER_ARG_UINT,
+				       .value.u64 = id};
 
 	writer_slice_begin(tl->w, t->fibers_track, mono,
-		&(struct writer_event){.name = f->name, .category = n->fiber, .args = &arg, .n_args = 1});
+			   &(struct writer_event){.name = f->name,
+						  .category = n->fiber,
+						  .args = &arg,
+						  .n_args = 1});
 	return 0;
 }
 
@@ -156,10 +162,11 @@ int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono)
 	if (!p)
 		return TIMELINE_E_FULL;
 	if (f->regions.lane)
-		return tl_lane_take(tl, lanes_of(p, f), p->track, f->goroutine ? "Go: regions of more goroutines" : "more fibers",
-				    &f->regions.lane, &f->regions.track) ?
-			       0 :
-			       TIMELINE_E_FULL;
+		return tl_lane_take(tl, lanes_of(p, f), p->track,
+				    f->goroutine ? "Go: regions of more goroutines" : "more fibers",
+				    &f->regions.lane, &f->regions.track)
+			       ? 0
+			       : TIMELINE_E_FULL;
 	f->regions.track = writer_new_track(tl->w);
 	if (f->parent_track) {
 		writer_track(tl->w, f->regions.track, f->parent_track, "regions", NULL);
@@ -167,7 +174,8 @@ int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono)
 	}
 	(void)snprintf(text, sizeof(text), "fiber %" PRIu64, f->id);
 	if (f->name && f->name != writer_name(tl->w, text))
-		(void)snprintf(text, sizeof(text), "fiber %.*s", (int)writer_text_len(writer_name_text(tl->w, f->name), 120),
+		(void)snprintf(text, sizeof(text), "fiber %.*s",
+			       (int)writer_text_len(writer_name_text(tl->w, f->name), 120),
 			       writer_name_text(tl->w, f->name));
 	writer_track(tl->w, f->regions.track, p->track, text, NULL);
 	return 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a Go program's trace on the timeline, which event goes where, its texts and counters. */
+/*
+ * The life of a Go program's trace on the timeline, which event goes where, its texts and counters.
+ */
 #include "config.h"
 
 #include "decode/timeline/go_internal.h"
@@ -12,7 +14,8 @@
 
 #include "common/base/escape.h"
 
-#define STACK_TEXT_MAX 2048u /* bytes: of deeper ones the outer frames are left out, and it says so */
+/* bytes: of deeper ones the outer frames are left out, and it says so */
+#define STACK_TEXT_MAX 2048u
 
 /* ---- texts */
 
@@ -51,10 +54,13 @@ static uint32_t stack_text(const struct tl_go_at *at, uint64_t stack)
 		gogeneration_frame(at->gen, stack, i, &f);
 		more = frame_text(frame, sizeof(frame), &f);
 		if (more >= sizeof(frame) || len + more + 8 > STACK_TEXT_MAX) {
-			(void)snprintf(text + len, sizeof(text) - len, "%s\xe2\x80\xa6 %" PRIu32 " frames", len ? " <- " : "", n - i);
+			(void)snprintf(text + len, sizeof(text) - len,
+				       "%s\xe2\x80\xa6 %" PRIu32 " frames", len ? " <- " : "",
+				       n - i);
 			break;
 		}
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? " <- " : "", frame);
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? " <- " : "",
+					frame);
 	}
 	return n ? writer_name(at->tl->w, text) : 0;
 }
@@ -113,7 +119,8 @@ int tl_go_counters(const struct tl_go_at *at)
 		if (go->counts[i] == go->shown[i])
 			continue;
 		if (!go->counter_tracks[i]) {
-			r = timeline_counter_track(at->tl, go->pid, at->mono, names[i], WRITER_UNIT_COUNT, &go->counter_tracks[i]);
+			r = timeline_counter_track(at->tl, go->pid, at->mono, names[i],
+						   WRITER_UNIT_COUNT, &go->counter_tracks[i]);
 			if (r != 0)
 				return r;
 		}
@@ -169,7 +176,10 @@ static void make_names(struct writer *w, struct tl_go_names *n)
 	n->note_early = writer_name(w, "its begin was not recorded");
 }
 
-/* How many are in which state from the begin on is known, though the trace tells of them one after the other. */
+/*
+ * How many are in which state from the begin on is known, though the trace tells of them one after
+ * the other.
+ */
 static void count_first(struct timeline_go *go)
 {
 	const uint64_t *initial = go->survey->initial;
@@ -180,7 +190,8 @@ static void count_first(struct timeline_go *go)
 	go->counts[TL_GO_SYSCALL] = initial[GOSTATE_SYSCALL];
 }
 
-int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const struct gosurvey *survey, struct timeline_go **ret)
+int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const struct gosurvey *survey,
+		      struct timeline_go **ret)
 {
 	struct tl_go_at at = {.tl = tl};
 	struct timeline_go *go;
@@ -194,7 +205,8 @@ int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const stru
 	go->pid = pid;
 	go->begin = go->last = at.mono;
 	go->survey = survey;
-	go->goroutines.ordered = go->procs.ordered = true; /* at the end they are drawn in that order */
+	/* at the end they are drawn in that order */
+	go->goroutines.ordered = go->procs.ordered = true;
 	make_names(tl->w, &go->n);
 	go->next = tl->go;
 	tl->go = go;
@@ -208,7 +220,8 @@ int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const stru
 
 uint64_t timeline_go_thread(const struct goevent *ev)
 {
-	if ((ev->type == GOFMT_GO_STATUS || ev->type == GOFMT_GO_STATUS_STACK) && ev->args[1] != GOFMT_NO_ID)
+	if ((ev->type == GOFMT_GO_STATUS || ev->type == GOFMT_GO_STATUS_STACK) &&
+	    ev->args[1] != GOFMT_NO_ID)
 		return ev->args[1];
 	return ev->m;
 }
@@ -217,7 +230,8 @@ static int draw(const struct tl_go_at *at)
 {
 	switch (at->ev->kind) {
 	case GOEVENT_TRANSITION:
-		return at->ev->scope == GOSCOPE_PROC ? tl_go_proc_transition(at) : tl_goroutine_transition(at);
+		return at->ev->scope == GOSCOPE_PROC ? tl_go_proc_transition(at)
+						     : tl_goroutine_transition(at);
 	case GOEVENT_RANGE_BEGIN:
 	case GOEVENT_RANGE_ACTIVE:
 	case GOEVENT_RANGE_END:
@@ -241,8 +255,8 @@ static int draw(const struct tl_go_at *at)
 	return 0;
 }
 
-int timeline_go_event(struct timeline *tl, struct timeline_go *go, uint64_t ts, uint32_t tid, const struct goevent *ev,
-		      const struct gogeneration *gen)
+int timeline_go_event(struct timeline *tl, struct timeline_go *go, uint64_t ts, uint32_t tid,
+		      const struct goevent *ev, const struct gogeneration *gen)
 {
 	struct tl_go_at at = {.tl = tl, .go = go, .ev = ev, .gen = gen};
 	int r = timeline_enter(tl, ts, &at.mono);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The goroutines of a Go program: what state each is in, on which thread it runs and whether that runs, who made it
- * runnable. A goroutine that runs or is in a system call has a thread; the kernel's switches of it are drawn on top.
+ * The goroutines of a Go program: what state each is in, on which thread it runs and whether that
+ * runs, who made it runnable. A goroutine that runs or is in a system call has a thread; the
+ * kernel's switches of it are drawn on top.
  */
 #include "config.h"
 
@@ -31,7 +32,8 @@ static void name_it(const struct tl_go_at *at, struct tl_goroutine *g)
 	char text[320];
 
 	g->function = writer_name(w, function);
-	(void)snprintf(text, sizeof(text), "G%" PRIu64 "%s%.*s", g->fiber.id, *function ? " " : "", (int)writer_text_len(function, 256), function);
+	(void)snprintf(text, sizeof(text), "G%" PRIu64 "%s%.*s", g->fiber.id, *function ? " " : "",
+		       (int)writer_text_len(function, 256), function);
 	g->fiber.name = writer_name(w, text);
 }
 
@@ -76,19 +78,23 @@ static void take_track(const struct tl_go_at *at, struct tl_goroutine *g)
 		return;
 	if (go->n_tracks < TL_GO_TRACKS) {
 		go->n_tracks++;
-		(void)tl_go_track(at, &g->track, tl_go_track(at, &go->goroutines_track, process, "Go: goroutines"),
+		(void)tl_go_track(at, &g->track,
+				  tl_go_track(at, &go->goroutines_track, process, "Go: goroutines"),
 				  writer_name_text(at->tl->w, g->fiber.name));
 		g->fiber.parent_track = g->track;
 		return;
 	}
 	g->fiber.regions.lane = TL_LANE_NONE;
 	p = timeline_process_enter(at->tl, go->pid, at->mono);
-	if (!p || !tl_lane_take(at->tl, &p->goroutines, process, "Go: more goroutines", &g->lane, &g->track)) {
+	if (!p || !tl_lane_take(at->tl, &p->goroutines, process, "Go: more goroutines", &g->lane,
+				&g->track)) {
 		g->lane = TL_LANE_NONE;
 		go->stats.not_drawn++;
 		return;
 	}
-	writer_slice_begin(at->tl->w, g->track, at->mono, &(struct writer_event){.name = g->fiber.name, .category = go->n.goroutine});
+	writer_slice_begin(at->tl->w, g->track, at->mono,
+			   &(struct writer_event){.name = g->fiber.name,
+						  .category = go->n.goroutine});
 }
 
 static void give_track(const struct tl_go_at *at, struct tl_goroutine *g)
@@ -143,7 +149,8 @@ static uint32_t state_name(const struct tl_go_at *at, const struct tl_goroutine 
 	}
 	if (!g->reason)
 		return n->waiting;
-	(void)snprintf(text, sizeof(text), "waiting: %.256s", writer_name_text(at->tl->w, g->reason));
+	(void)snprintf(text, sizeof(text), "waiting: %.256s",
+		       writer_name_text(at->tl->w, g->reason));
 	return writer_name(at->tl->w, text);
 }
 
@@ -175,7 +182,11 @@ static void state_draw(const struct tl_go_at *at, struct tl_goroutine *g)
 	if (at->ev && at->ev->from == GOSTATE_UNDETERMINED && g->since == at->go->begin)
 		tl_args_name(&a, n->key_note, n->note_before);
 	writer_slice_begin(at->tl->w, g->track, since,
-			   &(struct writer_event){.name = state_name(at, g), .category = n->goroutine, .args = a.a, .n_args = a.n, .flow_end = flow});
+			   &(struct writer_event){.name = state_name(at, g),
+						  .category = n->goroutine,
+						  .args = a.a,
+						  .n_args = a.n,
+						  .flow_end = flow});
 }
 
 static uint64_t *count_of(struct timeline_go *go, enum gostate s)
@@ -225,7 +236,8 @@ static void keep_pause(const struct tl_go_at *at, struct tl_goroutine *g, uint64
 	g->pauses[shortest] = p;
 }
 
-struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f, uint64_t since)
+struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f,
+					uint64_t since)
 {
 	const struct tl_goroutine *g = (const struct tl_goroutine *)f;
 	const struct tl_go_pause *longest = NULL;
@@ -235,16 +247,18 @@ struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct 
 			longest = &g->pauses[i];
 	if (!longest)
 		return (struct summary_pause){0};
-	return (struct summary_pause){.state = writer_name_text(tl->w, longest->state),
-				      .stack = longest->stack ? writer_name_text(tl->w, longest->stack) : NULL,
-				      .by = longest->by ? writer_name_text(tl->w, longest->by) : NULL,
-				      .by_stack = longest->by_stack ? writer_name_text(tl->w, longest->by_stack) : NULL,
-				      .begin = longest->begin,
-				      .ns = longest->ns};
+	return (struct summary_pause){
+		.state = writer_name_text(tl->w, longest->state),
+		.stack = longest->stack ? writer_name_text(tl->w, longest->stack) : NULL,
+		.by = longest->by ? writer_name_text(tl->w, longest->by) : NULL,
+		.by_stack = longest->by_stack ? writer_name_text(tl->w, longest->by_stack) : NULL,
+		.begin = longest->begin,
+		.ns = longest->ns};
 }
 
 /* The slice of the state ends, and what is on top of it. */
-static void state_end(const struct tl_go_at *at, struct tl_goroutine *g, const struct writer_event *ev)
+static void state_end(const struct tl_go_at *at, struct tl_goroutine *g,
+		      const struct writer_event *ev)
 {
 	const uint64_t mono = at->mono, ns = mono > g->since ? mono - g->since : 0;
 	struct timeline_go *go = at->go;
@@ -264,7 +278,8 @@ static void state_end(const struct tl_go_at *at, struct tl_goroutine *g, const s
 		go->counts[TL_GO_GC_WAITING]--;
 }
 
-static void state_begin(const struct tl_go_at *at, struct tl_goroutine *g, enum gostate state, uint64_t since)
+static void state_begin(const struct tl_go_at *at, struct tl_goroutine *g, enum gostate state,
+			uint64_t since)
 {
 	g->state = state;
 	g->since = since;
@@ -293,7 +308,9 @@ static void thread_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono
 
 static void thread_take(const struct tl_go_at *at, struct tl_goroutine *g, uint64_t mono)
 {
-	const struct writer_arg arg = {.key = at->go->n.key_goroutine, .kind = WRITER_ARG_UINT, .value.u64 = g->fiber.id};
+	const struct writer_arg arg = {.key = at->go->n.key_goroutine,
+				       .kind = WRITER_ARG_UINT,
+				       .value.u64 = g->fiber.id};
 	struct tl_thread *t = at->thread;
 
 	if (!t || t->goroutine == g)
@@ -306,10 +323,14 @@ static void thread_take(const struct tl_go_at *at, struct tl_goroutine *g, uint6
 	t->goroutine = g;
 	tl_fiber_run(at->tl, &g->fiber, t, at->mono);
 	writer_slice_begin(at->tl->w, thread_track(at), mono,
-			   &(struct writer_event){.name = g->fiber.name, .category = at->go->n.goroutine, .args = &arg, .n_args = 1});
+			   &(struct writer_event){.name = g->fiber.name,
+						  .category = at->go->n.goroutine,
+						  .args = &arg,
+						  .n_args = 1});
 }
 
-void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum off_cpu state, struct sched_task other)
+void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono,
+			  enum off_cpu state, struct sched_task other)
 {
 	struct tl_goroutine *g = t->goroutine;
 	const struct timeline_go *go = tl->go;
@@ -324,11 +345,14 @@ void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64
 	if (other.tid != TL_TID_IDLE && other.tid != TL_TID_OTHER && other.tid != TL_TID_UNKNOWN)
 		tl_args_uint(&a, go->n.key_other_tid, other.tid);
 	g->off_cpu = true;
-	writer_slice_begin(tl->w, g->track, mono > g->since ? mono : g->since,
-			   &(struct writer_event){.name = go->n.off_cpu[(unsigned int)state < OFF_CPUS ? state : OFF_CPU_UNKNOWN],
-						  .category = go->n.goroutine,
-						  .args = a.a,
-						  .n_args = a.n});
+	writer_slice_begin(
+		tl->w, g->track, mono > g->since ? mono : g->since,
+		&(struct writer_event){
+			.name = go->n.off_cpu[(unsigned int)state < OFF_CPUS ? state
+									     : OFF_CPU_UNKNOWN],
+			.category = go->n.goroutine,
+			.args = a.a,
+			.n_args = a.n});
 }
 
 void tl_goroutine_on_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono)
@@ -350,7 +374,8 @@ void tl_goroutine_thread_ends(struct timeline *tl, struct tl_thread *t, uint64_t
 /* ---- transitions */
 
 /* What made it runnable happens now, on the track of who did it. */
-static void flow_begin(const struct tl_go_at *at, struct tl_goroutine *g, uint64_t by, uint32_t name)
+static void flow_begin(const struct tl_go_at *at, struct tl_goroutine *g, uint64_t by,
+		       uint32_t name)
 {
 	const struct tl_go_names *n = &at->go->n;
 	struct tl_args a = {.n = 0};
@@ -363,7 +388,11 @@ static void flow_begin(const struct tl_go_at *at, struct tl_goroutine *g, uint64
 		tl_args_name(&a, n->key_stack, tl_go_stack(at, at->ev->stack));
 	g->flow = ++at->tl->next_flow;
 	tl_goroutine_instant(at, by,
-			     &(struct writer_event){.name = name, .category = n->goroutine, .args = a.a, .n_args = a.n, .flow = g->flow});
+			     &(struct writer_event){.name = name,
+						    .category = n->goroutine,
+						    .args = a.a,
+						    .n_args = a.n,
+						    .flow = g->flow});
 }
 
 static void sum_up(struct timeline_go *go, const struct tl_goroutine *g)
@@ -407,7 +436,8 @@ static void destroy(const struct tl_go_at *at, struct tl_goroutine *g)
 }
 
 /* It leaves its thread and processor, or takes them. */
-static int change_places(const struct tl_go_at *at, struct tl_goroutine *g, enum gostate from, enum gostate to, uint64_t since)
+static int change_places(const struct tl_go_at *at, struct tl_goroutine *g, enum gostate from,
+			 enum gostate to, uint64_t since)
 {
 	const struct goevent *ev = at->ev;
 	const struct tl_go_proc *p;
@@ -436,7 +466,9 @@ static int change_places(const struct tl_go_at *at, struct tl_goroutine *g, enum
 	return r;
 }
 
-/* Why it is in the state, and where. A stack beside it that is not its own is that of who did it. */
+/*
+ * Why it is in the state, and where. A stack beside it that is not its own is that of who did it.
+ */
 static void remember(const struct tl_go_at *at, struct tl_goroutine *g)
 {
 	const struct goevent *ev = at->ev;
@@ -494,7 +526,9 @@ int tl_goroutine_transition(const struct tl_go_at *at)
 void tl_goroutines_end(const struct tl_go_at *at)
 {
 	struct timeline_go *go = at->go;
-	const struct writer_arg arg = {.key = go->n.key_note, .kind = WRITER_ARG_NAME, .value.name = go->n.note_end};
+	const struct writer_arg arg = {.key = go->n.key_note,
+				       .kind = WRITER_ARG_NAME,
+				       .value.name = go->n.note_end};
 	const struct writer_event ev = {.args = &arg, .n_args = 1};
 	uint32_t pos = 0;
 	uint64_t v;
@@ -520,16 +554,18 @@ void tl_goroutines_sum(struct timeline *tl, const struct timeline_go *go)
 	for (uint32_t i = 0; i < go->n_groups; i++) {
 		const struct tl_go_group *p = &go->groups[i];
 
-		summary_goroutines(tl->summary, &(struct summary_goroutines){.pid = go->pid,
-									     .function = writer_name_text(tl->w, p->function),
-									     .count = p->count,
-									     .running_ns = p->ns[GOSTATE_RUNNING],
-									     .runnable_ns = p->ns[GOSTATE_RUNNABLE],
-									     .longest_runnable_ns = p->longest_runnable_ns,
-									     .waiting_ns = p->ns[GOSTATE_WAITING],
-									     .syscall_ns = p->ns[GOSTATE_SYSCALL],
-									     .off_known = tl->options.switches,
-									     .off_cpu_ns = p->off_ns});
+		summary_goroutines(tl->summary,
+				   &(struct summary_goroutines){
+					   .pid = go->pid,
+					   .function = writer_name_text(tl->w, p->function),
+					   .count = p->count,
+					   .running_ns = p->ns[GOSTATE_RUNNING],
+					   .runnable_ns = p->ns[GOSTATE_RUNNABLE],
+					   .longest_runnable_ns = p->longest_runnable_ns,
+					   .waiting_ns = p->ns[GOSTATE_WAITING],
+					   .syscall_ns = p->ns[GOSTATE_SYSCALL],
+					   .off_known = tl->options.switches,
+					   .off_cpu_ns = p->off_ns});
 	}
 }
 

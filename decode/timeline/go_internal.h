@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the picture of Go programs: go.c takes events apart, go_goroutines.c draws goroutines, go_procs.c processors,
- * go_user.c what the program and its runtime say besides.
+ * Inside of the picture of Go programs: go.c takes events apart, go_goroutines.c draws goroutines,
+ * go_procs.c processors, go_user.c what the program and its runtime say besides.
  */
 #pragma once
 
@@ -16,7 +16,8 @@ struct tl_go_proc {
 	uint32_t track, sweep_track; /* 0: not declared yet */
 	struct tl_goroutine *g;	     /* that it runs; NULL: none */
 	bool in_syscall, sweeping, runs;
-	uint64_t since, last; /* MONOTONIC: it runs the goroutine since, and what is on its track is over then */
+	/* MONOTONIC: it runs the goroutine since, and what is on its track is over then */
+	uint64_t since, last;
 };
 
 #define TL_GO_PAUSES 8u
@@ -56,8 +57,9 @@ struct tl_go_group {
 struct tl_go_names {
 	uint32_t goroutine, gc, proc, sample; /* categories */
 	uint32_t running, runnable, waiting, syscall, off_cpu[OFF_CPUS];
-	uint32_t key_goroutine, key_name, key_tid, key_proc, key_cpu, key_stack, key_reason, key_label, key_note, key_blocked,
-		key_swept, key_reclaimed, key_other, key_other_tid, key_task;
+	uint32_t key_goroutine, key_name, key_tid, key_proc, key_cpu, key_stack, key_reason,
+		key_label, key_note, key_blocked, key_swept, key_reclaimed, key_other,
+		key_other_tid, key_task;
 	uint32_t go, unblock, exit_syscall, proc_start, proc_stop, cpu_sample, yes, no;
 	uint32_t note_before, note_end, note_early;
 };
@@ -121,7 +123,10 @@ uint32_t tl_go_process(const struct tl_go_at *at);
 /* Made if it is new; 0, TIMELINE_E_FULL or -ENOMEM. */
 int tl_goroutine_get(const struct tl_go_at *at, uint64_t id, struct tl_goroutine **ret);
 int tl_goroutine_transition(const struct tl_go_at *at);
-/* A moment on its track; without one, on the track of the processor, or thread, that the event is of. */
+/*
+ * A moment on its track; without one, on the track of the processor, or thread, that the event is
+ * of.
+ */
 void tl_goroutine_instant(const struct tl_go_at *at, uint64_t id, const struct writer_event *ev);
 /* All end. */
 void tl_goroutines_end(const struct tl_go_at *at);
@@ -134,9 +139,11 @@ void tl_goroutines_free(struct timeline_go *go);
 struct tl_go_proc *tl_go_proc_of(const struct timeline_go *go, uint64_t id);
 /* The processor begins to run the goroutine at that time, and ends; a system call is in between. */
 int tl_go_proc_run(const struct tl_go_at *at, uint64_t id, struct tl_goroutine *g, uint64_t mono);
-void tl_go_proc_leave(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g, uint64_t mono);
+void tl_go_proc_leave(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g,
+		      uint64_t mono);
 void tl_go_proc_syscall(const struct tl_go_at *at, struct tl_goroutine *g, uint64_t mono);
-void tl_go_proc_syscall_end(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g, uint64_t mono, bool blocked);
+void tl_go_proc_syscall_end(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g,
+			    uint64_t mono, bool blocked);
 int tl_go_proc_transition(const struct tl_go_at *at);
 int tl_go_proc_sweep(const struct tl_go_at *at);
 void tl_go_proc_instant(const struct tl_go_at *at, uint64_t id, const struct writer_event *ev);

@@ -35,7 +35,10 @@ static int proc_get(const struct tl_go_at *at, uint64_t id, struct tl_go_proc **
 		p->id = id;
 		go->n_procs++;
 		(void)snprintf(name, sizeof(name), "P%" PRIu64, id);
-		(void)tl_go_track(at, &p->track, tl_go_track(at, &go->procs_track, tl_go_process(at), "Go: processors"), name);
+		(void)tl_go_track(at, &p->track,
+				  tl_go_track(at, &go->procs_track, tl_go_process(at),
+					      "Go: processors"),
+				  name);
 	}
 	*ret = p;
 	return 0;
@@ -70,11 +73,18 @@ int tl_go_proc_run(const struct tl_go_at *at, uint64_t id, struct tl_goroutine *
 		mono = p->last;
 	p->since = mono;
 	p->last = at->mono;
-	args[n_args++] = (struct writer_arg){.key = n->key_goroutine, .kind = WRITER_ARG_UINT, .value.u64 = g->fiber.id};
+	args[n_args++] = (struct writer_arg){.key = n->key_goroutine,
+					     .kind = WRITER_ARG_UINT,
+					     .value.u64 = g->fiber.id};
 	if (at->thread)
-		args[n_args++] = (struct writer_arg){.key = n->key_tid, .kind = WRITER_ARG_UINT, .value.u64 = at->thread->tid};
+		args[n_args++] = (struct writer_arg){.key = n->key_tid,
+						     .kind = WRITER_ARG_UINT,
+						     .value.u64 = at->thread->tid};
 	writer_slice_begin(at->tl->w, p->track, mono,
-			   &(struct writer_event){.name = g->fiber.name, .category = n->goroutine, .args = args, .n_args = n_args});
+			   &(struct writer_event){.name = g->fiber.name,
+						  .category = n->goroutine,
+						  .args = args,
+						  .n_args = n_args});
 	p->g = g;
 	g->proc = p;
 	return 0;
@@ -86,21 +96,26 @@ void tl_go_proc_syscall(const struct tl_go_at *at, struct tl_goroutine *g, uint6
 		return;
 	g->proc->in_syscall = true;
 	writer_slice_begin(at->tl->w, g->proc->track, mono > g->proc->since ? mono : g->proc->since,
-			   &(struct writer_event){.name = at->go->n.syscall, .category = at->go->n.goroutine});
+			   &(struct writer_event){.name = at->go->n.syscall,
+						  .category = at->go->n.goroutine});
 }
 
-void tl_go_proc_syscall_end(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g, uint64_t mono, bool blocked)
+void tl_go_proc_syscall_end(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g,
+			    uint64_t mono, bool blocked)
 {
-	const struct writer_arg arg = {
-		.key = go->n.key_blocked, .kind = WRITER_ARG_NAME, .value.name = blocked ? go->n.yes : go->n.no};
+	const struct writer_arg arg = {.key = go->n.key_blocked,
+				       .kind = WRITER_ARG_NAME,
+				       .value.name = blocked ? go->n.yes : go->n.no};
 
 	if (!g->proc || !g->proc->in_syscall)
 		return;
 	g->proc->in_syscall = false;
-	writer_slice_end(tl->w, g->proc->track, mono, &(struct writer_event){.args = &arg, .n_args = 1});
+	writer_slice_end(tl->w, g->proc->track, mono,
+			 &(struct writer_event){.args = &arg, .n_args = 1});
 }
 
-void tl_go_proc_leave(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g, uint64_t mono)
+void tl_go_proc_leave(struct timeline *tl, struct timeline_go *go, struct tl_goroutine *g,
+		      uint64_t mono)
 {
 	if (!g->proc)
 		return;
@@ -113,11 +128,16 @@ void tl_go_proc_leave(struct timeline *tl, struct timeline_go *go, struct tl_gor
 
 static void moment(const struct tl_go_at *at, struct tl_go_proc *p, uint32_t name)
 {
-	const struct writer_arg arg = {.key = at->go->n.key_tid, .kind = WRITER_ARG_UINT, .value.u64 = at->thread ? at->thread->tid : 0};
+	const struct writer_arg arg = {.key = at->go->n.key_tid,
+				       .kind = WRITER_ARG_UINT,
+				       .value.u64 = at->thread ? at->thread->tid : 0};
 
 	p->last = at->mono;
 	writer_instant(at->tl->w, p->track, at->mono,
-		       &(struct writer_event){.name = name, .category = at->go->n.proc, .args = &arg, .n_args = at->thread != NULL});
+		       &(struct writer_event){.name = name,
+					      .category = at->go->n.proc,
+					      .args = &arg,
+					      .n_args = at->thread != NULL});
 }
 
 int tl_go_proc_transition(const struct tl_go_at *at)
@@ -141,7 +161,8 @@ int tl_go_proc_transition(const struct tl_go_at *at)
 	}
 	if (ev->from == ev->to)
 		return 0;
-	if (ev->to == GOSTATE_IDLE && p->g) /* its goroutine is in a system call, and goes on without it */
+	/* its goroutine is in a system call, and goes on without it */
+	if (ev->to == GOSTATE_IDLE && p->g)
 		tl_go_proc_leave(at->tl, go, p->g, at->mono);
 	if (ev->from == GOSTATE_UNDETERMINED || ev->from == GOSTATE_NOT_EXIST)
 		return 0;
@@ -167,7 +188,8 @@ int tl_go_proc_sweep(const struct tl_go_at *at)
 		};
 
 		if (p->sweeping)
-			writer_slice_end(at->tl->w, p->sweep_track, at->mono, &(struct writer_event){.args = args, .n_args = 2});
+			writer_slice_end(at->tl->w, p->sweep_track, at->mono,
+					 &(struct writer_event){.args = args, .n_args = 2});
 		p->sweeping = false;
 		return 0;
 	}
@@ -176,13 +198,16 @@ int tl_go_proc_sweep(const struct tl_go_at *at)
 	p->sweeping = true;
 	since = active && !p->sweep_track ? at->go->begin : at->mono;
 	writer_slice_begin(at->tl->w, tl_go_track(at, &p->sweep_track, p->track, "sweeping"), since,
-			   &(struct writer_event){.name = tl_go_text(at, &ev->name), .category = n->gc});
+			   &(struct writer_event){.name = tl_go_text(at, &ev->name),
+						  .category = n->gc});
 	return 0;
 }
 
 void tl_go_procs_end(const struct tl_go_at *at)
 {
-	const struct writer_arg arg = {.key = at->go->n.key_note, .kind = WRITER_ARG_NAME, .value.name = at->go->n.note_end};
+	const struct writer_arg arg = {.key = at->go->n.key_note,
+				       .kind = WRITER_ARG_NAME,
+				       .value.name = at->go->n.note_end};
 	const struct writer_event ev = {.args = &arg, .n_args = 1};
 	uint32_t pos = 0;
 	uint64_t v;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The goroutines of Go programs that tell nothing themselves: samples and switches show which one a thread runs. Such a thread has
- * the track "goroutines, as sampled" below its own. A goroutine holds as long as a stack does: until something else is seen.
+ * The goroutines of Go programs that tell nothing themselves: samples and switches show which one a
+ * thread runs. Such a thread has the track "goroutines, as sampled" below its own. A goroutine
+ * holds as long as a stack does: until something else is seen.
  */
 #include "config.h"
 
@@ -12,8 +13,12 @@
 
 #define NAMES_MAX 65536u
 
-/* "G12 main.worker": the function with which it began is known once a whole stack of it was seen. Each program of a process counts from 1. */
-static uint32_t name_of(struct timeline *tl, uint32_t pid, uint32_t program, uint64_t id, const char *function)
+/*
+ * "G12 main.worker": the function with which it began is known once a whole stack of it was seen.
+ * Each program of a process counts from 1.
+ */
+static uint32_t name_of(struct timeline *tl, uint32_t pid, uint32_t program, uint64_t id,
+			const char *function)
 {
 	const uint64_t owner = (uint64_t)program << 32 | pid;
 	uint32_t name = hashmap_index(&tl->seen_names, owner, id);
@@ -21,7 +26,8 @@ static uint32_t name_of(struct timeline *tl, uint32_t pid, uint32_t program, uin
 
 	if (name)
 		return name;
-	(void)snprintf(text, sizeof(text), "G%" PRIu64 "%s%.*s", id, *function ? " " : "", (int)writer_text_len(function, 256), function);
+	(void)snprintf(text, sizeof(text), "G%" PRIu64 "%s%.*s", id, *function ? " " : "",
+		       (int)writer_text_len(function, 256), function);
 	name = writer_name(tl->w, text);
 	/* Without room for it it is asked for again. */
 	if (*function && tl->seen_names.n < NAMES_MAX)
@@ -41,22 +47,26 @@ static uint32_t track_of(struct timeline *tl, struct tl_thread *t)
 	if (t->goroutines_track)
 		return t->goroutines_track;
 	t->goroutines_track = writer_new_track(tl->w);
-	writer_track(tl->w, t->goroutines_track, t->lane.track, "goroutines, as sampled",
-		     "Which goroutine samples and switches of the thread have shown: others that ran in between are not known");
+	writer_track(
+		tl->w, t->goroutines_track, t->lane.track, "goroutines, as sampled",
+		"Which goroutine samples and switches of the thread have shown: others that ran in between are not known");
 	return t->goroutines_track;
 }
 
 /* It is drawn when it is over: by then more may be known of who it is. */
 static void draw(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
-	const struct writer_arg arg = {.key = writer_name(tl->w, "goroutine"), .kind = WRITER_ARG_UINT, .value.u64 = t->seen.id};
+	const struct writer_arg arg = {.key = writer_name(tl->w, "goroutine"),
+				       .kind = WRITER_ARG_UINT,
+				       .value.u64 = t->seen.id};
 	const uint32_t track = track_of(tl, t);
 
-	writer_slice_begin(tl->w, track, t->seen.since,
-			   &(struct writer_event){.name = name_of(tl, t->pid, t->seen.program, t->seen.id, ""),
-						  .category = writer_name(tl->w, "goroutine, as sampled"),
-						  .args = &arg,
-						  .n_args = 1});
+	writer_slice_begin(
+		tl->w, track, t->seen.since,
+		&(struct writer_event){.name = name_of(tl, t->pid, t->seen.program, t->seen.id, ""),
+				       .category = writer_name(tl->w, "goroutine, as sampled"),
+				       .args = &arg,
+				       .n_args = 1});
 	t->goroutines_last = mono > t->seen.since ? mono : t->seen.since;
 	writer_slice_end(tl->w, track, t->goroutines_last, NULL);
 }
@@ -68,7 +78,10 @@ void tl_seen_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	t->seen.id = 0;
 }
 
-/* Its other threads are gone by then; where their ends were lost, they keep the names of the program before. */
+/*
+ * Its other threads are gone by then; where their ends were lost, they keep the names of the
+ * program before.
+ */
 int timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
 {
 	struct tl_process *p = timeline_process_find(tl, pid);
@@ -91,7 +104,8 @@ int timeline_program(struct timeline *tl, uint32_t pid, uint64_t ts)
 	return r != 0 ? r : timeline_leave(tl);
 }
 
-void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)
+void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id,
+			   const char *function)
 {
 	struct tl_thread *t = timeline_thread_find(tl, tid);
 
@@ -104,8 +118,8 @@ void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint6
 }
 
 /*
- * Since when nothing was seen of it; 0: it was seen just before. A short preemption does not move t->resumed, but shows the goroutine when
- * it begins: then it is since its end.
+ * Since when nothing was seen of it; 0: it was seen just before. A short preemption does not move
+ * t->resumed, but shows the goroutine when it begins: then it is since its end.
  */
 static uint64_t goroutine_unseen_since(const struct tl_thread *t)
 {

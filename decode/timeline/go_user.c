@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a Go program says of itself - tasks, regions, logs, labels - and its runtime: garbage collection, stops of the world, metrics. */
+/*
+ * What a Go program says of itself - tasks, regions, logs, labels - and its runtime: garbage
+ * collection, stops of the world, metrics.
+ */
 #include "config.h"
 
 #include "decode/timeline/go_internal.h"
@@ -25,16 +28,23 @@ static struct tl_place place_of(const struct tl_go_at *at, struct tl_goroutine *
 {
 	struct tl_thread *t = g->fiber.on ? g->fiber.on : at->thread;
 
-	return (struct tl_place){.thread = t, .fiber = &g->fiber, .regions = &g->fiber.regions, .mono = at->mono};
+	return (struct tl_place){.thread = t,
+				 .fiber = &g->fiber,
+				 .regions = &g->fiber.regions,
+				 .mono = at->mono};
 }
 
-/* What has begun before the trace is drawn from there, on a track of its own of which nothing is drawn yet. */
+/*
+ * What has begun before the trace is drawn from there, on a track of its own of which nothing is
+ * drawn yet.
+ */
 static uint64_t early_since(const struct tl_go_at *at, const struct tl_goroutine *g)
 {
 	return g->fiber.parent_track && !g->fiber.regions.track ? at->go->begin : at->mono;
 }
 
-static int region_early(const struct tl_go_at *at, struct tl_goroutine *g, uint32_t name, uint64_t task, uint64_t since)
+static int region_early(const struct tl_go_at *at, struct tl_goroutine *g, uint32_t name,
+			uint64_t task, uint64_t since)
 {
 	struct ringevent ev = as_event(at, RINGEVENT_REGION_BEGIN, name);
 	struct tl_place place = place_of(at, g);
@@ -52,8 +62,9 @@ int tl_go_early_regions(const struct tl_go_at *at, struct tl_goroutine *g)
 	uint32_t n, first = gosurvey_early(s, g->fiber.id, &n);
 
 	for (uint32_t i = first; i < first + n; i++) {
-		int r = region_early(at, g, writer_name(at->tl->w, gosurvey_name(s, s->early[i].name)), s->early[i].task,
-				     since);
+		int r = region_early(at, g,
+				     writer_name(at->tl->w, gosurvey_name(s, s->early[i].name)),
+				     s->early[i].task, since);
 
 		if (r != 0)
 			return r;
@@ -67,7 +78,9 @@ int tl_go_early_tasks(const struct tl_go_at *at)
 	uint32_t n, first = gosurvey_early(s, GOFMT_NO_ID, &n);
 
 	for (uint32_t i = first; i < first + n; i++) {
-		struct ringevent ev = as_event(at, RINGEVENT_TASK_BEGIN, writer_name(at->tl->w, "(its name was not recorded)"));
+		struct ringevent ev =
+			as_event(at, RINGEVENT_TASK_BEGIN,
+				 writer_name(at->tl->w, "(its name was not recorded)"));
 		const struct tl_place place = {.mono = at->mono};
 		int r;
 
@@ -82,7 +95,8 @@ int tl_go_early_tasks(const struct tl_go_at *at)
 
 static int region(const struct tl_go_at *at, uint64_t id, bool begins, uint32_t name, uint64_t task)
 {
-	struct ringevent ev = as_event(at, begins ? RINGEVENT_REGION_BEGIN : RINGEVENT_REGION_END, name);
+	struct ringevent ev =
+		as_event(at, begins ? RINGEVENT_REGION_BEGIN : RINGEVENT_REGION_END, name);
 	struct tl_goroutine *g;
 	struct tl_place place;
 	int r = tl_goroutine_get(at, id, &g);
@@ -109,7 +123,8 @@ static uint32_t range_name(const struct tl_go_at *at)
 }
 
 /* One that the whole process has. */
-static void whole(const struct tl_go_at *at, uint32_t *track, const char *track_name, bool *open, uint32_t name)
+static void whole(const struct tl_go_at *at, uint32_t *track, const char *track_name, bool *open,
+		  uint32_t name)
 {
 	const enum goevent_kind kind = at->ev->kind;
 	struct tl_args a = {.n = 0};
@@ -130,8 +145,12 @@ static void whole(const struct tl_go_at *at, uint32_t *track, const char *track_
 	if (kind == GOEVENT_RANGE_ACTIVE)
 		tl_args_name(&a, at->go->n.key_note, at->go->n.note_before);
 	writer_slice_begin(at->tl->w, tl_go_track(at, track, tl_go_process(at), track_name),
-			   kind == GOEVENT_RANGE_ACTIVE && !at->go->in_gc_before ? at->go->begin : at->mono,
-			   &(struct writer_event){.name = name, .category = at->go->n.gc, .args = a.a, .n_args = a.n});
+			   kind == GOEVENT_RANGE_ACTIVE && !at->go->in_gc_before ? at->go->begin
+										 : at->mono,
+			   &(struct writer_event){.name = name,
+						  .category = at->go->n.gc,
+						  .args = a.a,
+						  .n_args = a.n});
 }
 
 static int assist(const struct tl_go_at *at, uint32_t name)
@@ -183,12 +202,15 @@ int tl_go_metric(const struct tl_go_at *at)
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
-		if (ev->name.len != strlen(metrics[i].metric) || memcmp(ev->name.p, metrics[i].metric, ev->name.len) != 0)
+		if (ev->name.len != strlen(metrics[i].metric) ||
+		    memcmp(ev->name.p, metrics[i].metric, ev->name.len) != 0)
 			continue;
-		r = timeline_counter_track(at->tl, at->go->pid, at->mono, metrics[i].name, metrics[i].unit, &track);
+		r = timeline_counter_track(at->tl, at->go->pid, at->mono, metrics[i].name,
+					   metrics[i].unit, &track);
 		if (r != 0)
 			return r;
-		writer_counter(at->tl->w, track, at->mono, ev->value > INT64_MAX ? INT64_MAX : (int64_t)ev->value);
+		writer_counter(at->tl->w, track, at->mono,
+			       ev->value > INT64_MAX ? INT64_MAX : (int64_t)ev->value);
 	}
 	return 0;
 }
@@ -202,7 +224,10 @@ void tl_go_cpu_sample(const struct tl_go_at *at)
 	if (at->ev->stack)
 		tl_args_name(&a, at->go->n.key_stack, tl_go_stack(at, at->ev->stack));
 	tl_goroutine_instant(at, at->ev->g,
-			     &(struct writer_event){.name = at->go->n.cpu_sample, .category = at->go->n.sample, .args = a.a, .n_args = a.n});
+			     &(struct writer_event){.name = at->go->n.cpu_sample,
+						    .category = at->go->n.sample,
+						    .args = a.a,
+						    .n_args = a.n});
 }
 
 /* ---- what the program says */
@@ -211,7 +236,8 @@ static int task(const struct tl_go_at *at, struct tl_goroutine *g)
 {
 	const struct goevent *ev = at->ev;
 	const bool begins = ev->kind == GOEVENT_TASK_BEGIN;
-	struct ringevent e = as_event(at, begins ? RINGEVENT_TASK_BEGIN : RINGEVENT_TASK_END, tl_go_text(at, &ev->name));
+	struct ringevent e = as_event(at, begins ? RINGEVENT_TASK_BEGIN : RINGEVENT_TASK_END,
+				      tl_go_text(at, &ev->name));
 	const struct tl_place place = place_of(at, g);
 
 	e.task = ev->id;
@@ -227,15 +253,18 @@ static void log_line(const struct tl_go_at *at, struct tl_goroutine *g)
 	struct tl_args a = {.n = 0};
 	char text[4096];
 
-	(void)snprintf(text, sizeof(text), "%s%s%s%s", ev->name.len ? "[" : "", writer_name_text(at->tl->w, tl_go_text(at, &ev->name)),
-		       ev->name.len ? "] " : "", writer_name_text(at->tl->w, tl_go_text(at, &ev->text)));
+	(void)snprintf(text, sizeof(text), "%s%s%s%s", ev->name.len ? "[" : "",
+		       writer_name_text(at->tl->w, tl_go_text(at, &ev->name)),
+		       ev->name.len ? "] " : "",
+		       writer_name_text(at->tl->w, tl_go_text(at, &ev->text)));
 	e.task = ev->id;
 	tl_args_task(at->tl, &a, &e);
 	if (place.thread)
 		tl_args_uint(&a, at->go->n.key_tid, place.thread->tid);
 	at->tl->stats.logs++;
 	tl_region_instant(at->tl, &place,
-			  &(struct writer_event){.name = writer_name(at->tl->w, *text ? text : "(empty)"),
+			  &(struct writer_event){.name = writer_name(at->tl->w,
+								     *text ? text : "(empty)"),
 						 .category = at->tl->event_names->log,
 						 .args = a.a,
 						 .n_args = a.n});
@@ -267,7 +296,9 @@ int tl_go_user(const struct tl_go_at *at)
 
 void tl_go_ranges_end(const struct tl_go_at *at)
 {
-	const struct writer_arg arg = {.key = at->go->n.key_note, .kind = WRITER_ARG_NAME, .value.name = at->go->n.note_end};
+	const struct writer_arg arg = {.key = at->go->n.key_note,
+				       .kind = WRITER_ARG_NAME,
+				       .value.name = at->go->n.note_end};
 	const struct writer_event ev = {.args = &arg, .n_args = 1};
 
 	if (at->go->in_gc)

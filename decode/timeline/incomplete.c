@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Time in which records of some CPU are missing: rings that begin later than others, losses. A thread of which the
- * others have nothing may have run there all along, so nobody's running and waiting is drawn: each thread
- * is "not known", CPUs are "not recorded", nothing is added up. A sample is a moment that was seen, no more.
+ * Time in which records of some CPU are missing: rings that begin later than others, losses. A
+ * thread of which the others have nothing may have run there all along, so nobody's running and
+ * waiting is drawn: each thread is "not known", CPUs are "not recorded", nothing is added up. A
+ * sample is a moment that was seen, no more.
  */
 #include "config.h"
 
@@ -73,8 +74,9 @@ static void draw(struct timeline *tl, uint64_t begin, uint64_t end)
 		return;
 	if (!tl->not_known_track) {
 		tl->not_known_track = writer_new_track(tl->w);
-		writer_track(tl->w, tl->not_known_track, WRITER_TRACK_NONE, "tracerd: not known",
-				  "Time of which not all CPUs have records: who ran and who waited is not known");
+		writer_track(
+			tl->w, tl->not_known_track, WRITER_TRACK_NONE, "tracerd: not known",
+			"Time of which not all CPUs have records: who ran and who waited is not known");
 	}
 	writer_slice_begin(tl->w, tl->not_known_track, begin,
 		&(struct writer_event){.name = tl->not_known_name, .category = tl->loss_category});
@@ -103,7 +105,8 @@ void timeline_incomplete_finish(struct timeline *tl)
 	for (uint32_t i = 0; i < tl->n_incomplete; i++) {
 		const uint64_t end = moment(tl, tl->incomplete[i].end), last = tl->stats.last_ns;
 
-		summary_incomplete(tl->summary, moment(tl, tl->incomplete[i].begin), end < last ? end : last);
+		summary_incomplete(tl->summary, moment(tl, tl->incomplete[i].begin),
+				   end < last ? end : last);
 	}
 }
 
@@ -112,27 +115,33 @@ void timeline_incomplete_finish(struct timeline *tl)
 static void leaf_begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	slices_leaf_begin(tl->slices, &t->lane, mono,
-			  &(struct writer_event){.name = tl->not_known_name, .category = tl->loss_category});
+			  &(struct writer_event){.name = tl->not_known_name,
+						 .category = tl->loss_category});
 }
 
-void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to, const struct wait *left)
+void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to,
+			const struct wait *left)
 {
 	struct writer_arg args[2];
 	struct frame_info info;
 	uint32_t n = 0;
 
 	if (left)
-		args[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME, .key = writer_name(tl->w, "left the CPU"),
+		args[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME,
+						.key = writer_name(tl->w, "left the CPU"),
 						.value.name = waits_state(tl->waits, left)};
 	if (left && left->stack) {
 		stacktab_info(tl->st, stacktab_leaf(tl->st, left->stack), &info);
-		args[n++] = (struct writer_arg){.kind = WRITER_ARG_NAME, .key = writer_name(tl->w, "left in"),
-						.value.name = writer_name(tl->w, *info.name ? info.name : "[unknown]")};
+		args[n++] = (struct writer_arg){
+			.kind = WRITER_ARG_NAME,
+			.key = writer_name(tl->w, "left in"),
+			.value.name = writer_name(tl->w, *info.name ? info.name : "[unknown]")};
 	}
 	if (!t->in_call)
 		slices_trim(tl->slices, &t->lane, 0, from);
 	leaf_begin(tl, t, from);
-	slices_leaf_end(tl->slices, &t->lane, to, &(struct writer_event){.args = args, .n_args = n});
+	slices_leaf_end(tl->slices, &t->lane, to,
+			&(struct writer_event){.args = args, .n_args = n});
 }
 
 static int begin(struct timeline *tl, struct tl_thread *t, uint64_t mono)

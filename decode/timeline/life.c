@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The timeline's life: what it is made of, the order of time and the clock of all events, the limit of the
- * output, the end.
+ * The timeline's life: what it is made of, the order of time and the clock of all events, the limit
+ * of the output, the end.
  */
 #include "config.h"
 
@@ -18,7 +18,8 @@ static void focus_on_cause(struct timeline *tl)
 {
 	const struct timeline_cause *c = &tl->options.cause;
 
-	summary_focus(tl->summary, timeline_monotonic(tl, c->begin_ns), timeline_monotonic(tl, c->end_ns));
+	summary_focus(tl->summary, timeline_monotonic(tl, c->begin_ns),
+		      timeline_monotonic(tl, c->end_ns));
 	summary_focus_region(tl->summary, c->region, c->tid, c->over_ns);
 }
 
@@ -164,7 +165,8 @@ void timeline_wind_up(struct timeline *tl)
 			waits_show(tl->waits, &t->waits, &t->lane, 0, t->in_call != 0);
 		n = l->n_open + (l->folded != 0) + l->leaf;
 		for (; n > 0; n--)
-			writer_slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts, NULL);
+			writer_slice_end(tl->w, l->track, now > l->last_ts ? now : l->last_ts,
+					 NULL);
 	}
 	tl_events_cut(tl, now);
 	timeline_mark_cut(tl, now);
@@ -191,7 +193,10 @@ void timeline_stats(const struct timeline *tl, struct timeline_stats *ret_stats)
 	ret_stats->inconsistent += sched_inconsistent(tl->sched);
 }
 
-/* When the last thread exited; 0: one has not. What comes after it, such as the freeze, shows nobody. */
+/*
+ * When the last thread exited; 0: one has not. What comes after it, such as the freeze, shows
+ * nobody.
+ */
 static uint64_t all_exited(const struct timeline *tl)
 {
 	uint64_t last = 0;
@@ -230,7 +235,10 @@ static void suspended_draw(struct timeline *tl, uint64_t last)
 	summary_suspended(tl->summary, why, last - tl->suspended);
 }
 
-/* Until when what a program told of itself is open: its events may go on when nothing else is recorded of it. */
+/*
+ * Until when what a program told of itself is open: its events may go on when nothing else is
+ * recorded of it.
+ */
 static uint64_t events_end(const struct timeline *tl, uint64_t end)
 {
 	for (uint32_t i = 0; i < tl->n_threads; i++)
@@ -280,6 +288,6 @@ int timeline_finish(struct timeline *tl, struct json_object **ret_summary)
 		return r;
 	if (exited)
 		summary_exited(tl->summary);
-	return summary_to_json(tl->summary, tl->stats.first_ns, exited ? exited : last, tl->n_threads, name_thread, tl,
-			       ret_summary);
+	return summary_to_json(tl->summary, tl->stats.first_ns, exited ? exited : last,
+			       tl->n_threads, name_thread, tl, ret_summary);
 }

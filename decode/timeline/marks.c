@@ -40,10 +40,10 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 		args[n++] = (struct writer_arg){.key = writer_name(w, "tracerd version"),
 						.kind = WRITER_ARG_TEXT,
 						.value.text = tl->options.version};
-	args[n++] = (struct writer_arg){
-		.key = writer_name(w, "input clock"),
-		.kind = WRITER_ARG_TEXT,
-		.value.text = clock_source_to_string(m ? clock_map_source(m) : CLOCK_SOURCE_MONOTONIC)};
+	args[n++] = (struct writer_arg){.key = writer_name(w, "input clock"),
+					.kind = WRITER_ARG_TEXT,
+					.value.text = clock_source_to_string(
+						m ? clock_map_source(m) : CLOCK_SOURCE_MONOTONIC)};
 	if (!m || clock_map_known(m))
 		args[n++] = (struct writer_arg){.key = writer_name(w, "clock alignment error ns"),
 						.kind = WRITER_ARG_UINT,
@@ -52,16 +52,18 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono)
 		args[n++] = (struct writer_arg){
 			.key = writer_name(w, "clock alignment"),
 			.kind = WRITER_ARG_TEXT,
-			.value.text = "not known: the input does not relate its clock to another; times "
-				      "are its own"};
+			.value.text =
+				"not known: the input does not relate its clock to another; times "
+				"are its own"};
 	args[n++] = (struct writer_arg){.key = writer_name(w, "sampling period ns"),
 					.kind = WRITER_ARG_UINT,
 					.value.u64 = tl->options.period_ns};
 	tl->about_track = writer_new_track(w);
 	writer_track(w, tl->about_track, WRITER_TRACK_NONE, "tracerd", "About this trace");
 	writer_instant(w, tl->about_track, mono,
-			&(struct writer_event){
-				.name = writer_name(w, "about this trace"), .args = args, .n_args = n});
+		       &(struct writer_event){.name = writer_name(w, "about this trace"),
+					      .args = args,
+					      .n_args = n});
 	return 0;
 }
 
@@ -99,8 +101,8 @@ static struct tl_loss_track *loss_track(struct timeline *tl, uint32_t name)
 	return l;
 }
 
-int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end, const char *kind,
-		  uint64_t count)
+int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t ts_end,
+		  const char *kind, uint64_t count)
 {
 	struct tl_thread *t;
 	struct tl_gap gap;
@@ -130,7 +132,8 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	return timeline_leave(tl);
 }
 
-int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind, uint64_t count)
+int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind,
+			  uint64_t count)
 {
 	uint64_t begin, end;
 	int r = timeline_enter(tl, ts_end, &end);
@@ -148,8 +151,8 @@ int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_en
 	return timeline_leave(tl);
 }
 
-void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
-			uint64_t count)
+void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end,
+			const char *kind, uint64_t count)
 {
 	struct writer_arg args[2];
 	struct writer_event ev = {.args = args};
@@ -182,8 +185,10 @@ void timeline_loss_untimed(struct timeline *tl, const char *kind, uint64_t count
 		return;
 	tl->stats.losses++;
 	writer_instant(tl->w, losses_track(tl), tl->stats.last_ns,
-			    &(struct writer_event){
-				    .name = writer_name(tl->w, kind), .category = tl->loss_category, .args = &arg, .n_args = 1});
+		       &(struct writer_event){.name = writer_name(tl->w, kind),
+					      .category = tl->loss_category,
+					      .args = &arg,
+					      .n_args = 1});
 }
 
 void timeline_mark_cut(struct timeline *tl, uint64_t mono)
@@ -194,9 +199,9 @@ void timeline_mark_cut(struct timeline *tl, uint64_t mono)
 		writer_slice_end(tl->w, tl->marks_track, mono, NULL);
 	(void)summary_loss(tl->summary, "output cut", 1, 0);
 	writer_instant(tl->w, track, mono,
-			    &(struct writer_event){
-				    .name = writer_name(tl->w, "output cut: its size limit was reached"),
-				    .category = tl->loss_category});
+		       &(struct writer_event){
+			       .name = writer_name(tl->w, "output cut: its size limit was reached"),
+			       .category = tl->loss_category});
 }
 
 uint32_t timeline_marks_track(struct timeline *tl)
@@ -213,7 +218,8 @@ void timeline_mark_draw(struct timeline *tl, uint64_t mono, const char *name)
 {
 	tl->stats.marks++;
 	writer_instant(tl->w, timeline_marks_track(tl), mono,
-		&(struct writer_event){.name = writer_name(tl->w, name), .category = tl->mark_category});
+		       &(struct writer_event){.name = writer_name(tl->w, name),
+					      .category = tl->mark_category});
 }
 
 int timeline_mark(struct timeline *tl, uint64_t ts, const char *name)
@@ -255,7 +261,8 @@ int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, con
 	if (r < 0)
 		return r;
 	*ret_track = writer_new_track(tl->w);
-	tl->counters[tl->n_counters++] = (struct tl_counter){.pid = pid, .name = id, .track = *ret_track};
+	tl->counters[tl->n_counters++] =
+		(struct tl_counter){.pid = pid, .name = id, .track = *ret_track};
 	writer_counter_track(tl->w, *ret_track,
 				  pid ? timeline_process_track(tl, pid, mono) : WRITER_TRACK_NONE,
 				  writer_name_text(tl->w, id), unit);

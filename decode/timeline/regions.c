@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool stack_used(const struct timeline *tl, const struct tl_place *at, uint64_t *ret_on, uint64_t *ret_off)
+static bool stack_used(const struct timeline *tl, const struct tl_place *at, uint64_t *ret_on,
+		       uint64_t *ret_off)
 {
 	bool known = at->thread && timeline_thread_used(tl, at->thread, at->mono, ret_on, ret_off);
 
@@ -70,7 +71,8 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 		tl->stats.regions_folded++;
 		if (r->hidden++ == 0)
 			writer_slice_begin(tl->w, r->track, at->mono,
-						&(struct writer_event){.name = n->deeper, .category = n->region});
+					   &(struct writer_event){.name = n->deeper,
+								  .category = n->region});
 		return 0;
 	}
 	k = track_declare(tl, at);
@@ -98,12 +100,13 @@ int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct
 	if (ev->began_early)
 		tl_args_name(&a, n->key_note, n->note_early);
 	writer_slice_begin(tl->w, r->track, at->mono,
-				&(struct writer_event){.name = region->name,
-						       .category = n->region,
-						       .args = a.a,
-						       .n_args = a.n,
-						       .flow_end = tl_task_part(tl, tl_task_owner(ev), ev->task,
-										region->name, at->mono)});
+			   &(struct writer_event){.name = region->name,
+						  .category = n->region,
+						  .args = a.a,
+						  .n_args = a.n,
+						  .flow_end = tl_task_part(tl, tl_task_owner(ev),
+									   ev->task, region->name,
+									   at->mono)});
 	return 0;
 }
 
@@ -117,7 +120,8 @@ static uint32_t find(const struct tl_regions *r, uint32_t name, uint64_t began)
 }
 
 /* Ends what is beyond the depth limit, and all but the `depth` outermost regions. */
-static void trim(struct timeline *tl, struct tl_regions *r, uint32_t depth, uint64_t mono, uint32_t note)
+static void trim(struct timeline *tl, struct tl_regions *r, uint32_t depth, uint64_t mono,
+		 uint32_t note)
 {
 	const struct writer_arg arg = {
 		.key = tl->event_names->key_note, .kind = WRITER_ARG_NAME, .value.name = note};
@@ -140,12 +144,13 @@ static int hidden_end(struct timeline *tl, const struct tl_place *at, const stru
 		writer_slice_end(tl->w, at->regions->track, at->mono, NULL);
 	if (ev->began == 0 || begin > at->mono)
 		return 0;
-	return summary_region(tl->summary, &(struct summary_region){.thread = at->thread->index,
-								    .name_id = writer_name(tl->w, ev->name),
-								    .name = ev->name,
-								    .begin = begin,
-								    .end = at->mono,
-								    .self_ns = at->mono - begin});
+	return summary_region(tl->summary,
+			      &(struct summary_region){.thread = at->thread->index,
+						       .name_id = writer_name(tl->w, ev->name),
+						       .name = ev->name,
+						       .begin = begin,
+						       .end = at->mono,
+						       .self_ns = at->mono - begin});
 }
 
 static int sum_up(struct timeline *tl, const struct tl_place *at, const struct tl_region *region)
@@ -160,7 +165,8 @@ static int sum_up(struct timeline *tl, const struct tl_place *at, const struct t
 		.begin = region->begin,
 		.end = at->mono,
 		.self_ns = ns > region->children_ns ? ns - region->children_ns : 0,
-		.pause = f && f->goroutine ? tl_goroutine_pause(tl, f, region->begin) : (struct summary_pause){0},
+		.pause = f && f->goroutine ? tl_goroutine_pause(tl, f, region->begin)
+					   : (struct summary_pause){0},
 		.own_waits = !f || (f->on == at->thread && f->resumed <= region->begin),
 	};
 
@@ -203,7 +209,8 @@ int tl_region_end(struct timeline *tl, const struct tl_place *at, const struct r
 	return k;
 }
 
-void tl_region_instant(struct timeline *tl, const struct tl_place *at, const struct writer_event *ev)
+void tl_region_instant(struct timeline *tl, const struct tl_place *at,
+		       const struct writer_event *ev)
 {
 	if (track_declare(tl, at) != 0) {
 		tl->stats.refused_full++;

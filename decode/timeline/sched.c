@@ -18,9 +18,11 @@ enum pseudo { PSEUDO_OTHER, PSEUDO_MIXED, PSEUDO_UNKNOWN, PSEUDO_N };
 
 struct cpu {
 	bool known;		   /* a switch was seen; `current` is right */
-	bool current_is_ours;	   /* a recorded thread, not somebody of whom only the moment is known */
+	/* a recorded thread, not somebody of whom only the moment is known */
+	bool current_is_ours;
 	bool current_exited;	   /* perhaps no record says when it leaves */
-	bool lost;		   /* no switch was seen since sched_lost(): what comes next contradicts nothing */
+	/* no switch was seen since sched_lost(): what comes next contradicts nothing */
+	bool lost;
 	struct sched_task current; /* as written: pseudo-threads have their tid */
 	uint64_t seen_ts;	   /* until when `current` certainly ran */
 	bool has_first;		   /* before the first switch: the first thread seen here */
@@ -97,7 +99,8 @@ static struct sched_task foreign_task(const struct sched *s, struct sched_task t
 		return pseudo_task(s, PSEUDO_UNKNOWN, cpu);
 	if (t.tid == TL_TID_OTHER || t.tid >= PSEUDO_TID_BASE)
 		return pseudo_task(s, PSEUDO_OTHER, cpu);
-	return t.name ? t : (struct sched_task){.tid = t.tid, .name = s->pseudo_names[PSEUDO_OTHER]};
+	return t.name ? t
+		      : (struct sched_task){.tid = t.tid, .name = s->pseudo_names[PSEUDO_OTHER]};
 }
 
 static void release_held(struct sched *s, uint32_t cpu, struct cpu *c)
@@ -108,8 +111,8 @@ static void release_held(struct sched *s, uint32_t cpu, struct cpu *c)
 }
 
 /* `current` leaves in that state, `next` comes. */
-static void switch_to(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts, enum writer_state state,
-		      struct sched_task next, bool ours)
+static void switch_to(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts,
+		      enum writer_state state, struct sched_task next, bool ours)
 {
 	release_held(s, cpu, c);
 	c->held = (struct writer_switch){
@@ -129,14 +132,16 @@ static void switch_to(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts,
 }
 
 /* `task` runs there without a switch to it on record: `current` left unseen. */
-static void switch_unseen(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts, struct sched_task task)
+static void switch_unseen(struct sched *s, uint32_t cpu, struct cpu *c, uint64_t ts,
+			  struct sched_task task)
 {
 	struct sched_task unknown = pseudo_task(s, PSEUDO_UNKNOWN, cpu);
 
 	s->inconsistent += !c->current_exited && !c->lost;
 	if (c->current.tid != unknown.tid)
 		switch_to(s, cpu, c, c->current_is_ours ? c->seen_ts : ts,
-			  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE, unknown, false);
+			  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE, unknown,
+			  false);
 	switch_to(s, cpu, c, ts, WRITER_STATE_SLEEPING, task, true);
 }
 
@@ -152,8 +157,8 @@ static void begin_with(struct sched *s, uint32_t cpu, struct cpu *c, struct sche
 	}
 }
 
-int sched_out(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task, enum writer_state state,
-	      struct sched_task other)
+int sched_out(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task,
+	      enum writer_state state, struct sched_task other)
 {
 	struct cpu *c;
 	int r = cpu_get(s, cpu, &c);
@@ -168,7 +173,8 @@ int sched_out(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task
 	return 0;
 }
 
-int sched_in(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task, struct sched_task other)
+int sched_in(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task,
+	     struct sched_task other)
 {
 	struct sched_task from;
 	struct cpu *c;
@@ -196,8 +202,8 @@ int sched_in(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task,
 		c->held.next_tid = c->current.tid;
 		c->held.next_name = c->current.name;
 	}
-	switch_to(s, cpu, c, ts, c->current_is_ours ? WRITER_STATE_RUNNABLE : WRITER_STATE_SLEEPING, task,
-		  true);
+	switch_to(s, cpu, c, ts, c->current_is_ours ? WRITER_STATE_RUNNABLE : WRITER_STATE_SLEEPING,
+		  task, true);
 	return 0;
 }
 
@@ -271,7 +277,8 @@ void sched_lost(struct sched *s, uint64_t ts)
 			continue;
 		if (c->current.tid != unknown.tid)
 			switch_to(s, cpu, c, ts > c->seen_ts ? ts : c->seen_ts,
-				  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE, unknown, false);
+				  c->current_exited ? WRITER_STATE_DEAD : WRITER_STATE_RUNNABLE,
+				  unknown, false);
 		c->lost = true;
 	}
 }

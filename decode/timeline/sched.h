@@ -29,11 +29,15 @@ DEFINE_CLEANUP(struct sched *, sched_free)
  * Return 0, -ENOMEM, or SCHED_E_CPU for a CPU number beyond the limit. `ts` must not go back.
  */
 #define SCHED_E_CPU 1
-int sched_out(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task, enum writer_state state,
-	      struct sched_task other);
-int sched_in(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task, struct sched_task other);
+int sched_out(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task,
+	      enum writer_state state, struct sched_task other);
+int sched_in(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task,
+	     struct sched_task other);
 int sched_seen(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task task);
-/* It ends: on a CPU where it runs somebody else may come without its leaving (a thread's own SWITCH records end with it). */
+/*
+ * It ends: on a CPU where it runs somebody else may come without its leaving (a thread's own SWITCH
+ * records end with it).
+ */
 void sched_exit(struct sched *s, uint64_t ts, uint32_t tid);
 /* Somebody leaves who has exited and has no number any more. */
 int sched_gone(struct sched *s, uint32_t cpu, uint64_t ts, struct sched_task other);

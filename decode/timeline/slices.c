@@ -38,7 +38,8 @@ int slices_new(struct stacktab *st, struct writer *w, uint32_t depth_cap, struct
 		return -ENOMEM;
 	s->st = st;
 	s->w = w;
-	s->depth_cap = depth_cap == 0 || depth_cap > SLICES_MAX_DEPTH ? SLICES_MAX_DEPTH : depth_cap;
+	s->depth_cap = depth_cap == 0 || depth_cap > SLICES_MAX_DEPTH ? SLICES_MAX_DEPTH
+								      : depth_cap;
 	s->wanted = calloc(s->depth_cap, sizeof(*s->wanted));
 	if (!s->wanted)
 		return -ENOMEM;
@@ -71,15 +72,17 @@ static uint32_t place_of(struct slices *s, const struct frame_info *info)
 
 	if (!info->offset || !*info->object || strlen(info->object) > sizeof(text) - 24)
 		return 0;
-	(void)snprintf(text, sizeof(text), "%s+0x%llx", info->object, (unsigned long long)info->offset);
+	(void)snprintf(text, sizeof(text), "%s+0x%llx", info->object,
+		       (unsigned long long)info->offset);
 	return writer_name(s->w, text);
 }
 
 /* Of a call in a stack that has no code of its own; what PT has of such calls says more. */
 static struct writer_arg inlined_arg(struct slices *s)
 {
-	return (struct writer_arg){
-		.kind = WRITER_ARG_NAME, .key = writer_name(s->w, "how"), .value.name = writer_name(s->w, "inlined")};
+	return (struct writer_arg){.kind = WRITER_ARG_NAME,
+				   .key = writer_name(s->w, "how"),
+				   .value.name = writer_name(s->w, "inlined")};
 }
 
 static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
@@ -107,7 +110,8 @@ static int look_get(struct slices *s, uint32_t frame, const struct look **ret)
 		l->place = place_of(s, &info);
 		l->is_inlined = info.kind == FRAME_KIND_INLINED;
 		if (*info.file)
-			l->location = writer_location(s->w, writer_name(s->w, info.file), l->name, info.line);
+			l->location = writer_location(s->w, writer_name(s->w, info.file), l->name,
+						      info.line);
 	}
 	*ret = l;
 	return 0;
@@ -189,7 +193,8 @@ static int lane_reserve(struct lane *l, uint32_t n)
 }
 
 /* `ts`: of the lane; it may be before what is there. */
-static int begin(struct slices *s, const struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
+static int begin(struct slices *s, const struct lane *l, uint32_t frame, uint64_t ts,
+		 const struct writer_arg *args, uint32_t n_args)
 {
 	struct writer_arg all[MAX_ARGS];
 	const struct look *look;
@@ -198,7 +203,9 @@ static int begin(struct slices *s, const struct lane *l, uint32_t frame, uint64_
 	if (r < 0)
 		return r;
 	if (look->place && n_args < MAX_ARGS) {
-		all[0] = (struct writer_arg){.kind = WRITER_ARG_NAME, .key = s->key_object, .value.name = look->place};
+		all[0] = (struct writer_arg){.kind = WRITER_ARG_NAME,
+					     .key = s->key_object,
+					     .value.name = look->place};
 		if (n_args)
 			memcpy(all + 1, args, n_args * sizeof(*args));
 		args = all;
@@ -245,7 +252,8 @@ int slices_outside_end(struct slices *s, struct lane *l)
 
 int slices_resync(struct slices *s, struct lane *l, uint64_t ts, bool in_call)
 {
-	const uint64_t before = l->last_ts, at = lane_time(l, in_call && ts <= before ? before + 1 : ts);
+	const uint64_t before = l->last_ts,
+		       at = lane_time(l, in_call && ts <= before ? before + 1 : ts);
 	int r = slices_outside_end(s, l);
 
 	l->deepest = 0;
@@ -285,7 +293,8 @@ static void keep_outside(struct lane *l, uint32_t i, uint32_t frame, const struc
 }
 
 /* The first that is seen: what is said about it may turn out to be something else. */
-static int push_base(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
+static int push_base(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts,
+		     const struct writer_arg *args, uint32_t n_args)
 {
 	int r;
 
@@ -300,8 +309,8 @@ static int push_base(struct slices *s, struct lane *l, uint32_t frame, uint64_t 
 	return 0;
 }
 
-int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
-		uint32_t n_args)
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts,
+		const struct writer_arg *args, uint32_t n_args)
 {
 	int r;
 
@@ -324,14 +333,15 @@ void slices_outside_say(struct lane *l, uint32_t was, uint32_t is)
 			l->outside[i].arg.value.name = is;
 }
 
-int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
-			const struct writer_arg *arg, bool *ret_late)
+int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts,
+			uint32_t more, const struct writer_arg *arg, bool *ret_late)
 {
 	int r = 0;
 
 	*ret_late = false;
 	if (l->n_open == 0) {
-		l->outside_late = l->outside_late || more >= s->depth_cap || l->n_outside + l->deepest >= s->depth_cap - more;
+		l->outside_late = l->outside_late || more >= s->depth_cap ||
+				  l->n_outside + l->deepest >= s->depth_cap - more;
 		if (!l->outside_late)
 			r = outside_reserve(l, more);
 	}
@@ -346,7 +356,8 @@ int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64
 	return 0;
 }
 
-void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args)
+void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args)
 {
 	if (l->over) {
 		l->over--;
@@ -357,12 +368,13 @@ void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writ
 	/* what is on top of it goes without saying more */
 	slices_trim(s, l, l->n_open, ts);
 	writer_slice_end(s->w, l->track, lane_time(l, ts),
-			     n_args ? &(struct writer_event){.args = args, .n_args = n_args} : NULL);
+			 n_args ? &(struct writer_event){.args = args, .n_args = n_args} : NULL);
 	l->n_open--;
 	l->stack = STACKTAB_ROOT;
 }
 
-int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close_ts, uint64_t open_ts)
+int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close_ts,
+		uint64_t open_ts)
 {
 	uint32_t n, folded, common;
 

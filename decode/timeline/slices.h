@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the slices that are open on a thread's track ("lane"), and how one call stack becomes the
- * next: what both share stays open. It must not know why the stack changed and which thread it
- * is. Times on a lane never go back: an earlier one is taken as the last one. Only slices_push_outside() begins a slice
- * before others that have begun already.
+ * next: what both share stays open. It must not know why the stack changed and which thread it is.
+ * Times on a lane never go back: an earlier one is taken as the last one. Only
+ * slices_push_outside() begins a slice before others that have begun already.
  */
 #pragma once
 
@@ -31,15 +31,18 @@ struct lane {
 	uint64_t last_ts;
 	uint64_t outside_ts; /* where what shows itself to have been around all since then begins */
 	uint32_t deepest;    /* of what has begun since then */
-	struct lane_outside *outside; /* what has, the innermost first: its begin is not written yet */
+	/* what has, the innermost first: its begin is not written yet */
+	struct lane_outside *outside;
 	bool base_next;      /* what comes next is the innermost of it */
 	bool outside_late;   /* no more of it: it would be too deep */
-	uint32_t n_outside, max_outside, outside_from; /* of those, the last ones have come together */
+	/* of those, the last ones have come together */
+	uint32_t n_outside, max_outside, outside_from;
 };
 
 #define SLICES_MAX_DEPTH 500u /* Perfetto takes 512 on a track; the rest is for leaf and instants */
 
-int slices_new(struct stacktab *st, struct writer *w, uint32_t depth_cap, struct slices **ret) _must_check_;
+int slices_new(struct stacktab *st, struct writer *w, uint32_t depth_cap,
+	       struct slices **ret) _must_check_;
 struct slices *slices_free(struct slices *s);
 DEFINE_CLEANUP(struct slices *, slices_free)
 
@@ -49,7 +52,8 @@ void lane_fini(struct lane *l);
  * Makes the lane show `stack`: frames that it does not have end at `close_ts`, those that are new
  * begin at `open_ts`. There must be no leaf. 0 or -ENOMEM.
  */
-int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close_ts, uint64_t open_ts);
+int slices_draw(struct slices *s, struct lane *l, uint32_t stack, uint64_t close_ts,
+		uint64_t open_ts);
 
 /* How many of the lane's outermost frames `stack` shares. */
 uint32_t slices_common(struct slices *s, const struct lane *l, uint32_t stack);
@@ -58,27 +62,34 @@ uint32_t slices_common(struct slices *s, const struct lane *l, uint32_t stack);
 void slices_trim(struct slices *s, struct lane *l, uint32_t depth, uint64_t ts);
 
 /*
- * One frame more, and one less: for calls that are known one by one, where the same function called again is another
- * slice, and says where in its object it is. Beyond the depth cap they are only counted. 0 or -ENOMEM.
+ * One frame more, and one less: for calls that are known one by one, where the same function called
+ * again is another slice, and says where in its object it is. Beyond the depth cap they are only
+ * counted. 0 or -ENOMEM.
  */
-int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, const struct writer_arg *args,
-		uint32_t n_args);
+int slices_push(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts,
+		const struct writer_arg *args, uint32_t n_args);
 /*
- * The lane is empty and what comes now is seen in the middle. `in_call`: there may be callers. Then, when it is empty again: a frame was
- * around everything since; `more` of its kind follow, each inside of the one before. All of them, and what comes now, begin in the
- * nanosecond before what comes then; where that is taken, the rest is a nanosecond late. Their begins are written when all are known, the
- * outermost first: at the next resync, or by slices_outside_end(). What would be too deep for a viewer begins at `ts`. *ret_late: so.
+ * The lane is empty and what comes now is seen in the middle. `in_call`: there may be callers.
+ * Then, when it is empty again: a frame was around everything since; `more` of its kind follow,
+ * each inside of the one before. All of them, and what comes now, begin in the nanosecond before
+ * what comes then; where that is taken, the rest is a nanosecond late. Their begins are written
+ * when all are known, the outermost first: at the next resync, or by slices_outside_end(). What
+ * would be too deep for a viewer begins at `ts`. *ret_late: so.
  */
 int slices_resync(struct slices *s, struct lane *l, uint64_t ts, bool in_call);
-int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts, uint32_t more,
-			const struct writer_arg *arg, bool *ret_late);
+int slices_push_outside(struct slices *s, struct lane *l, uint32_t frame, uint64_t ts,
+			uint32_t more, const struct writer_arg *arg, bool *ret_late);
 int slices_outside_end(struct slices *s, struct lane *l);
-/* Those whose argument is the name `was` have `is` instead: what they are is known better by now. */
+/*
+ * Those whose argument is the name `was` have `is` instead: what they are is known better by now.
+ */
 void slices_outside_say(struct lane *l, uint32_t was, uint32_t is);
-void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args, uint32_t n_args);
+void slices_pop(struct slices *s, struct lane *l, uint64_t ts, const struct writer_arg *args,
+		uint32_t n_args);
 
 /* A slice of the caller on top of all, and a moment. */
-void slices_leaf_begin(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);
+void slices_leaf_begin(struct slices *s, struct lane *l, uint64_t ts,
+		       const struct writer_event *ev);
 void slices_leaf_end(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);
 void slices_instant(struct slices *s, struct lane *l, uint64_t ts, const struct writer_event *ev);
 

@@ -153,7 +153,8 @@ void timeline_thread_declare_now(struct timeline *tl, struct tl_thread *t, uint6
 			   writer_name_text(tl->w, t->name), mono);
 }
 
-static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t born, struct tl_thread **ret)
+static int thread_make(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t born,
+		       struct tl_thread **ret)
 {
 	struct tl_thread *t;
 	int r;
@@ -213,7 +214,8 @@ int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, stru
 	return timeline_thread_enter_of(tl, tid, tid, mono, ret);
 }
 
-int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono, struct tl_thread **ret)
+int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono,
+			     struct tl_thread **ret)
 {
 	struct tl_thread *t = timeline_thread_find(tl, tid);
 	int r;
@@ -228,10 +230,12 @@ int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, ui
 	timeline_thread_declare(tl, t, mono);
 	*ret = t;
 	r = t->gaps_seen < tl->gaps ? timeline_thread_see_gaps(tl, t) : 0;
-	return r < 0 || t->incomplete_seen == tl->n_incomplete ? r : timeline_thread_incomplete(tl, t);
+	return r < 0 || t->incomplete_seen == tl->n_incomplete ? r
+							       : timeline_thread_incomplete(tl, t);
 }
 
-int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
+int timeline_process(struct timeline *tl, uint32_t pid, uint32_t ppid, const char *name,
+		     uint64_t ts)
 {
 	struct tl_process *p;
 	uint64_t mono = 0;

@@ -41,8 +41,8 @@ int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from
 	return summary_off_cpu(tl->summary, t->index, from, to);
 }
 
-bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
-			  uint64_t *ret_off)
+bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono,
+			  uint64_t *ret_on, uint64_t *ret_off)
 {
 	bool switches = tl->options.switches || t->has_switches;
 
@@ -68,13 +68,18 @@ static int wait_end(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r;
 }
 
-/* What was seen of its stack holds until it left, as far as it left with that: of the rest it was somewhere else by then. */
+/*
+ * What was seen of its stack holds until it left, as far as it left with that: of the rest it was
+ * somewhere else by then.
+ */
 static void wait_drop(struct timeline *tl, struct tl_thread *t)
 {
 	const struct wait *w = &t->waits.current;
 	const uint64_t since = w->stack ? t->resumed : t->waits.unseen;
 
-	slices_trim(tl->slices, &t->lane, w->stack ? slices_common(tl->slices, &t->lane, w->stack) : 0, since ? since : w->begin);
+	slices_trim(tl->slices, &t->lane,
+		    w->stack ? slices_common(tl->slices, &t->lane, w->stack) : 0,
+		    since ? since : w->begin);
 	t->resumed = 0;
 	t->waits.current.waker = t->waker;
 	t->waker = (struct wait_waker){.known = false};
@@ -82,7 +87,10 @@ static void wait_drop(struct timeline *tl, struct tl_thread *t)
 	waits_drop(tl->waits, &t->waits, timeline_who(t));
 }
 
-/* The thread is seen elsewhere, and nothing has reported that it came back: only that it left is known, and how. */
+/*
+ * The thread is seen elsewhere, and nothing has reported that it came back: only that it left is
+ * known, and how.
+ */
 static int wait_lost(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 {
 	const struct wait w = t->waits.current;
@@ -131,7 +139,8 @@ int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct t
 	if (t->lane.n_open && !t->in_call) {
 		slices_trim(tl->slices, &t->lane, 0, end);
 		slices_instant(tl->slices, &t->lane, end,
-			       &(struct writer_event){.name = tl->gap_name, .category = tl->loss_category});
+			       &(struct writer_event){.name = tl->gap_name,
+						      .category = tl->loss_category});
 	}
 	tl_seen_end(tl, t, end);
 	t->resumed = 0;
@@ -176,7 +185,8 @@ int timeline_thread_executes(struct timeline *tl, struct tl_thread *t, uint64_t 
 		r = timeline_thread_incomplete(tl, t);
 	if (r < 0 || t->exited || t->not_known || t->in_call || t->running != RUNNING_ON)
 		return r;
-	if (!switches && t->last_sample && mono - t->last_sample > MISSING_PERIODS * tl->options.period_ns)
+	if (!switches && t->last_sample &&
+	    mono - t->last_sample > MISSING_PERIODS * tl->options.period_ns)
 		end = t->last_sample + tl->options.period_ns;
 	slices_trim(tl->slices, &t->lane, 0, end);
 	t->resumed = mono;
@@ -191,7 +201,10 @@ void timeline_thread_seen_again(struct timeline *tl, struct tl_thread *t, uint64
 	t->left_unseen = 0;
 }
 
-/* Another runs where it was, and no record says when it left: it was there as long as it was seen, at least until `last`. */
+/*
+ * Another runs where it was, and no record says when it left: it was there as long as it was seen,
+ * at least until `last`.
+ */
 static int left_unseen(struct timeline *tl, struct tl_thread *t, uint64_t last)
 {
 	int r;
@@ -213,8 +226,12 @@ static int left_unseen(struct timeline *tl, struct tl_thread *t, uint64_t last)
 	return r;
 }
 
-/* The thread is on that CPU, so nobody else is. If it came there just now, `mono`, then in place of `other_tid`. */
-static int take_cpu(struct timeline *tl, struct tl_thread *t, uint32_t cpu, uint64_t mono, uint32_t other_tid)
+/*
+ * The thread is on that CPU, so nobody else is. If it came there just now, `mono`, then in place of
+ * `other_tid`.
+ */
+static int take_cpu(struct timeline *tl, struct tl_thread *t, uint32_t cpu, uint64_t mono,
+		    uint32_t other_tid)
 {
 	struct tl_thread *before;
 
@@ -232,7 +249,8 @@ static int take_cpu(struct timeline *tl, struct tl_thread *t, uint32_t cpu, uint
 	}
 	before = tl->cpus[cpu];
 	tl->cpus[cpu] = t;
-	if (!before || before == t || before->running != RUNNING_ON || before->cpu != cpu || !(tl->options.switches || before->has_switches))
+	if (!before || before == t || before->running != RUNNING_ON || before->cpu != cpu ||
+	    !(tl->options.switches || before->has_switches))
 		return 0;
 	return left_unseen(tl, before, before->tid == other_tid ? mono : 0);
 }
@@ -241,7 +259,8 @@ static int take_cpu(struct timeline *tl, struct tl_thread *t, uint32_t cpu, uint
  * The thread shows `stack` at `mono`. After a moment from which on nothing was known of its stack,
  * what it no longer shows ended there; what is new began there too, if that is not long ago.
  */
-static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, uint64_t mono, bool reach)
+static int evidence(struct timeline *tl, struct tl_thread *t, uint32_t stack, uint64_t mono,
+		    bool reach)
 {
 	uint64_t close = t->resumed ? t->resumed : mono, open = mono;
 
@@ -339,23 +358,31 @@ static struct sched_task task_of(struct timeline *tl, uint32_t tid, const char *
 	return (struct sched_task){.tid = tid, .name = writer_name(tl->w, name)};
 }
 
-int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
+int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid,
+			 const char *other_name)
 {
 	uint64_t mono;
 	int r = timeline_enter(tl, ts, &mono);
 
 	if (r == 0 && cpu != TL_CPU_UNKNOWN && !tl->not_known)
-		r = sched_result(tl, sched_gone(tl->sched, cpu, mono, task_of(tl, other_tid, other_name)));
+		r = sched_result(tl, sched_gone(tl->sched, cpu, mono,
+						task_of(tl, other_tid, other_name)));
 	return r != 0 ? r : timeline_leave(tl);
 }
 
-/* Since when the thread runs, if the last that was seen of its stack is that of a wait before; else 0. */
+/*
+ * Since when the thread runs, if the last that was seen of its stack is that of a wait before; else
+ * 0.
+ */
 static uint64_t unseen_since(const struct tl_thread *t)
 {
 	return t->resumed == t->on_since ? t->resumed : 0;
 }
 
-/* With its stack below it. Exact calls are drawn already, and those around them when they have ended. */
+/*
+ * With its stack below it. Exact calls are drawn already, and those around them when they have
+ * ended.
+ */
 static int wait_begin(struct timeline *tl, struct tl_thread *t, struct wait *w, uint32_t stack)
 {
 	int r;
@@ -384,7 +411,8 @@ static int wait_show(struct timeline *tl, struct tl_thread *t, uint32_t stack)
 
 int timeline_wait_show(struct timeline *tl, struct tl_thread *t)
 {
-	return t->waits.hidden && t->waits.current.stack ? wait_show(tl, t, t->waits.current.stack) : 0;
+	return t->waits.hidden && t->waits.current.stack ? wait_show(tl, t, t->waits.current.stack)
+							 : 0;
 }
 
 int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns, uint32_t stack)
@@ -400,7 +428,8 @@ int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns,
 		t->waited_stack = stack;
 	}
 	/* It is of another wait where records were lost in between. */
-	if (!t->waits.hidden || t->waits.current.stack || begin > t->waits.current.begin + apart || begin + apart < t->waits.current.begin)
+	if (!t->waits.hidden || t->waits.current.stack || begin > t->waits.current.begin + apart ||
+	    begin + apart < t->waits.current.begin)
 		return 0;
 	return wait_show(tl, t, stack);
 }
@@ -412,8 +441,9 @@ static void wait_hold(struct tl_thread *t, const struct wait *w)
 	waits_begin_hidden(&t->waits, w);
 }
 
-int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, enum off_cpu state,
-			uint32_t stack, uint32_t other_tid, const char *other_name)
+int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
+			enum off_cpu state, uint32_t stack, uint32_t other_tid,
+			const char *other_name)
 {
 	struct sched_task other;
 	struct tl_thread *t;
@@ -442,7 +472,9 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	timeline_thread_seen_again(tl, t, mono);
 	tl_seen(tl, t, mono);
 	/* If another CPU is quick, it wakes who is about to leave, and has not left yet. */
-	t->early = off_cpu_is_ready(state) || t->waker.task.tid == tid ? (struct wait_waker){.known = false} : t->waker;
+	t->early = off_cpu_is_ready(state) || t->waker.task.tid == tid
+			   ? (struct wait_waker){.known = false}
+			   : t->waker;
 	t->waker = (struct wait_waker){.known = false};
 	if (t->exited || state == OFF_CPU_DEAD) {
 		t->running = RUNNING_UNKNOWN;
@@ -452,7 +484,10 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		return timeline_leave(tl);
 	}
 	t->running = RUNNING_OFF;
-	w = (struct wait){.begin = mono, .state = state, .other = other, .goroutine = t->seen.at == mono ? t->seen.id : 0};
+	w = (struct wait){.begin = mono,
+			  .state = state,
+			  .other = other,
+			  .goroutine = t->seen.at == mono ? t->seen.id : 0};
 	w.stack_later = stack == TL_STACK_LATER;
 	w.stack = w.stack_later ? 0 : stack;
 	if (t->in_call)
@@ -464,7 +499,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 	return r < 0 ? r : timeline_leave(tl);
 }
 
-void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind)
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd,
+		      const char *kind)
 {
 	struct tl_thread *t = timeline_thread_find(tl, tid);
 
@@ -518,7 +554,8 @@ static int wait_before(struct timeline *tl, struct tl_thread *t, uint64_t mono)
 	return r < 0 ? r : wait_end(tl, t, mono);
 }
 
-int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state, uint32_t stack)
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state,
+		     uint32_t stack)
 {
 	struct wait w = {
 		.state = state,
@@ -540,7 +577,8 @@ int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cp
 	}
 	w.begin = silent_since(tl, t);
 	/* Where more is known of it than that it sleeps now, that is drawn. */
-	if (tl->not_known || t->not_known || t->exited || t->left_unseen || t->running != RUNNING_UNKNOWN || w.begin == 0 || w.begin > mono)
+	if (tl->not_known || t->not_known || t->exited || t->left_unseen ||
+	    t->running != RUNNING_UNKNOWN || w.begin == 0 || w.begin > mono)
 		return timeline_leave(tl);
 	t->has_switches = true;
 	t->running = RUNNING_OFF;
@@ -558,15 +596,16 @@ void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, u
 	};
 
 	/* One that just began, or has been running all along, may not have been sampled yet. */
-	if (t->not_known || t->left_unseen || t->running != RUNNING_UNKNOWN || !tl->options.switches || w.begin == 0 ||
+	if (t->not_known || t->left_unseen || t->running != RUNNING_UNKNOWN ||
+	    !tl->options.switches || w.begin == 0 ||
 	    mono < w.begin + MISSING_PERIODS * tl->options.period_ns)
 		return;
 	t->running = RUNNING_OFF;
 	waits_begin(tl->waits, &t->waits, &t->lane, &w, t->in_call != 0);
 }
 
-int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu, uint32_t other_tid,
-		       const char *other_name)
+int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu,
+		       uint32_t other_tid, const char *other_name)
 {
 	struct tl_thread *t;
 	uint64_t mono;
@@ -607,7 +646,8 @@ int timeline_switch_in(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t 
 		if (t->last_sample > t->on_since)
 			r = timeline_account_on(tl, t, t->on_since, t->last_sample);
 		if (r == 0)
-			r = timeline_thread_gap(tl, t, &(struct tl_gap){.begin = mono, .end = mono});
+			r = timeline_thread_gap(tl, t,
+						&(struct tl_gap){.begin = mono, .end = mono});
 		break;
 	}
 	t->running = RUNNING_ON;
@@ -671,11 +711,15 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 		return r;
 	by = task_of(tl, waker_tid, waker_name);
 	if (cpu != TL_CPU_UNKNOWN && wakee->running != RUNNING_ON)
-		r = sched_result(tl, sched_wake(tl->sched, cpu, mono, timeline_task(wakee), by, in_irq));
+		r = sched_result(tl, sched_wake(tl->sched, cpu, mono, timeline_task(wakee), by,
+						in_irq));
 	if (r < 0)
 		return r;
-	wakee->waker = (struct wait_waker){
-		.known = true, .in_irq = in_irq, .at = mono, .task = by, .stack = in_irq ? 0 : stack};
+	wakee->waker = (struct wait_waker){.known = true,
+					   .in_irq = in_irq,
+					   .at = mono,
+					   .task = by,
+					   .stack = in_irq ? 0 : stack};
 	/* Who wakes runs. */
 	if (waker && waker->running == RUNNING_OFF && !waker->exited) {
 		r = seen_running(tl, waker, mono, cpu);

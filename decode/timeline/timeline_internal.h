@@ -24,7 +24,8 @@ struct tl_regions {
 	uint32_t track; /* 0 = not declared yet */
 	uint32_t n_open, max_open;
 	uint32_t hidden; /* beyond the depth limit */
-	uint32_t lane;	 /* of a fiber: 0, it has a track of its own; TL_LANE_NONE, it needs one when it draws */
+	/* of a fiber: 0, it has a track of its own; TL_LANE_NONE, it needs one when it draws */
+	uint32_t lane;
 	struct tl_region *open;
 };
 
@@ -47,7 +48,8 @@ struct tl_thread {
 	uint32_t index;
 	struct lane lane;
 	struct waits waits;
-	uint64_t waited_ns; /* the wait from which it comes just now, if nothing else is on record of that; 0 */
+	/* the wait from which it comes just now, if nothing else is on record of that; 0 */
+	uint64_t waited_ns;
 	uint32_t waited_stack;
 	struct wait_waker waker; /* who has woken it since it last left the CPU, or came to it */
 	struct wait_waker early; /* the same from before it left: it was on its way */
@@ -56,14 +58,21 @@ struct tl_thread {
 	bool exited;
 	uint64_t closed; /* when it exited, if it did */
 	bool renamed;	       /* since the track was last declared */
-	uint64_t complete_from; /* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
-	bool not_known;	       /* what it does: records are missing just now, as was said in advance */
+	/* RUNNING_UNKNOWN: from then on nothing of it was lost; 0 = not known */
+	uint64_t complete_from;
+	/* what it does: records are missing just now, as was said in advance */
+	bool not_known;
 	bool forked;	       /* and when is `born` */
-	uint64_t left_unseen;  /* since when it has certainly not been seen on the CPU that it left; 0 = it is known what it does */
+	/*
+	 * since when it has certainly not been seen on the CPU that it left; 0 = it is known what
+	 * it does
+	 */
+	uint64_t left_unseen;
 	uint32_t incomplete_seen; /* how many of the timeline's `incomplete` are over for it */
 	uint64_t born;	       /* when it was first declared or seen; 0 = before the recording */
 	uint64_t on_since;     /* RUNNING_ON: not yet accounted from here */
-	uint64_t resumed;      /* a moment (switch-in) after which no stack was seen yet; 0 = none */
+	/* a moment (switch-in) after which no stack was seen yet; 0 = none */
+	uint64_t resumed;
 	uint64_t last_sample;  /* 0 = none */
 	uint32_t in_call;      /* the frame of the innermost exact call; 0: none is open */
 	uint64_t in_call_since; /* not yet accounted from here */
@@ -83,7 +92,8 @@ struct tl_thread {
 		uint64_t since;
 		uint64_t at; /* the last event that shows it; 0: the last event shows none */
 		uint64_t last; /* the last event that shows it, or none */
-		uint64_t told, told_at; /* what an event is said to show, and that event's time on the input's clock */
+		/* what an event is said to show, and that event's time on the input's clock */
+		uint64_t told, told_at;
 	} seen;
 	uint32_t cpu; /* where it was last seen; TL_CPU_UNKNOWN */
 	uint64_t last_event;	   /* of the program; 0 = none */
@@ -101,7 +111,10 @@ struct tl_process {
 	uint32_t pid, ppid;
 	uint32_t name;
 	uint32_t track; /* 0 = not declared yet */
-	uint32_t program; /* which one it runs: how many were known to run in it before, and in others of its number */
+	/*
+	 * which one it runs: how many were known to run in it before, and in others of its number
+	 */
+	uint32_t program;
 	bool renamed;
 	struct tl_lanes tasks, fibers, goroutines, goroutine_regions;
 };
@@ -191,13 +204,16 @@ struct timeline {
 	uint32_t n_free_tasks;
 	struct hashmap task_map; /* (owner, id) -> index + 1 */
 	struct timeline_go *go;	 /* programs' execution traces, a list */
-	struct hashmap seen_names; /* of goroutines that were only seen: (program and pid, id) -> a writer's name */
+	/* of goroutines that were only seen: (program and pid, id) -> a writer's name */
+	struct hashmap seen_names;
 	bool seen;	/* an event that is no early begin */
 	bool entering_early;
 	bool slow_begun, slow_ended; /* the cause, on the marks' track */
 	uint32_t focus_thread; /* index + 1 of the cause's thread */
 	struct tl_event_names *event_names;
-	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_site, key_insns, key_interpolated, interpolated[3], untraced_category, loss_category, gap_name, not_known_name, sample_category, mark_category;
+	uint32_t wakes_category, wakes_prefix, key_wakee, key_count, key_how, key_site, key_insns,
+		key_interpolated, interpolated[3], untraced_category, loss_category, gap_name,
+		not_known_name, sample_category, mark_category;
 	struct timeline_stats stats;
 };
 
@@ -221,10 +237,13 @@ uint64_t timeline_monotonic(struct timeline *tl, uint64_t ts);
 int timeline_account_on(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to);
 int timeline_account_off(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to);
 /* What the thread has used until now; true if switches are recorded, so that it means something. */
-bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono, uint64_t *ret_on,
-			  uint64_t *ret_off);
+bool timeline_thread_used(const struct timeline *tl, const struct tl_thread *t, uint64_t mono,
+			  uint64_t *ret_on, uint64_t *ret_off);
 
-/* The thread runs another program from now on: nothing of its stack is left, and nothing is known of the new one yet. 0 or -ENOMEM. */
+/*
+ * The thread runs another program from now on: nothing of its stack is left, and nothing is known
+ * of the new one yet. 0 or -ENOMEM.
+ */
 int timeline_thread_executes(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
 /* Ends what is not known of a thread that has left the CPU unseen: it is seen again, or ends. */
@@ -237,7 +256,9 @@ int timeline_thread_exits(struct timeline *tl, struct tl_thread *t, uint64_t mon
 /* At the end: a thread that never came to the CPU while all of it was recorded. */
 void timeline_thread_wait_throughout(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
-/* In decode/timeline/incomplete.c: the time is `ts` now (input clock). Before any event's own work. */
+/*
+ * In decode/timeline/incomplete.c: the time is `ts` now (input clock). Before any event's own work.
+ */
 void timeline_incomplete_pass(struct timeline *tl, uint64_t ts);
 
 static inline void timeline_incomplete_until(struct timeline *tl, uint64_t ts)
@@ -252,13 +273,18 @@ int timeline_thread_incomplete(struct timeline *tl, struct tl_thread *t);
 /* Whether all of [from, to) is incomplete; whether any of it is (input clock). */
 bool timeline_is_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
 bool timeline_has_incomplete(const struct timeline *tl, uint64_t from, uint64_t to);
-/* The thread shows that nothing is known of it in between, but, unless it is NULL, how a wait began there. */
-void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to, const struct wait *left);
+/*
+ * The thread shows that nothing is known of it in between, but, unless it is NULL, how a wait began
+ * there.
+ */
+void timeline_not_known(struct timeline *tl, struct tl_thread *t, uint64_t from, uint64_t to,
+			const struct wait *left);
 /* A sample where no more than that moment is known. */
 void timeline_sample_alone(struct timeline *tl, struct tl_thread *t, uint64_t mono, uint32_t stack);
 
 /*
- * From `mono` on it is not known what the thread does: what is open ends, at the latest there. 0 or -ENOMEM.
+ * From `mono` on it is not known what the thread does: what is open ends, at the latest there. 0 or
+ * -ENOMEM.
  */
 int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 
@@ -266,7 +292,8 @@ int timeline_thread_unknown(struct timeline *tl, struct tl_thread *t, uint64_t m
 struct tl_thread *timeline_thread_look_up(struct timeline *tl, uint32_t tid);
 static inline struct tl_thread *timeline_thread_find(struct timeline *tl, uint32_t tid)
 {
-	return tl->last_found && tl->last_found->tid == tid ? tl->last_found : timeline_thread_look_up(tl, tid);
+	return tl->last_found && tl->last_found->tid == tid ? tl->last_found
+							    : timeline_thread_look_up(tl, tid);
 }
 
 /* Declares the thread's track, if it was not or has a new name; closes what is open on it. */
@@ -282,7 +309,8 @@ int timeline_thread_see_gaps(struct timeline *tl, struct tl_thread *t);
 /* The thread that an event is about, with its track; made up if it was never declared. */
 int timeline_thread_enter(struct timeline *tl, uint32_t tid, uint64_t mono, struct tl_thread **ret);
 /* The same where its process is known. */
-int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono, struct tl_thread **ret);
+int timeline_thread_enter_of(struct timeline *tl, uint32_t pid, uint32_t tid, uint64_t mono,
+			     struct tl_thread **ret);
 
 /* NULL if the process is not known. Valid until another one is made. */
 struct tl_process *timeline_process_find(const struct timeline *tl, uint32_t pid);
@@ -293,7 +321,8 @@ struct tl_process *timeline_process_enter(struct timeline *tl, uint32_t pid, uin
 
 /*
  * Records were lost, perhaps of this thread: its slices end where the evidence does, at the latest
- * where the loss begins. After a long one nothing is known of it until its next event. 0 or -ENOMEM.
+ * where the loss begins. After a long one nothing is known of it until its next event. 0 or
+ * -ENOMEM.
  */
 int timeline_thread_gap(struct timeline *tl, struct tl_thread *t, const struct tl_gap *gap);
 
@@ -312,8 +341,8 @@ int timeline_marks_begin(struct timeline *tl, uint64_t mono);
 void timeline_marks_free(struct timeline *tl);
 void timeline_mark_cut(struct timeline *tl, uint64_t mono);
 /* A loss among the losses; times are MONOTONIC. */
-void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end, const char *kind,
-			uint64_t count);
+void timeline_loss_draw(struct timeline *tl, uint32_t tid, uint64_t begin, uint64_t end,
+			const char *kind, uint64_t count);
 /* The track of a counter, declared now if it was not. 0, TIMELINE_E_FULL or -ENOMEM. */
 int timeline_counter_track(struct timeline *tl, uint32_t pid, uint64_t mono, const char *name,
 			   enum writer_unit unit, uint32_t *ret_track);
@@ -336,8 +365,8 @@ static inline void timeline_cause_until(struct timeline *tl, uint64_t ts)
 /* The names that events use over and over; numbers of the writer. */
 struct tl_event_names {
 	uint32_t region, instant, log, task, fiber, flow, trigger, loss; /* categories */
-	uint32_t key_task, key_task_id, key_tid, key_ended_by, key_fiber, key_level, key_format, key_id, key_parent,
-		key_note, key_ns, key_over, key_count;
+	uint32_t key_task, key_task_id, key_tid, key_ended_by, key_fiber, key_level, key_format,
+		key_id, key_parent, key_note, key_ns, key_over, key_count;
 	uint32_t levels[4];
 	uint32_t note_open, note_closed, note_early, deeper;
 };
@@ -367,23 +396,26 @@ struct tl_place {
 /* In decode/timeline/regions.c. */
 int tl_region_begin(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev);
 int tl_region_end(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev);
-void tl_region_instant(struct timeline *tl, const struct tl_place *at, const struct writer_event *ev);
+void tl_region_instant(struct timeline *tl, const struct tl_place *at,
+		       const struct writer_event *ev);
 /* Ends all of them. */
 void tl_regions_close(struct timeline *tl, struct tl_regions *r, uint64_t mono, uint32_t note);
 /* Ends on paper what is open. */
 void tl_regions_cut(struct timeline *tl, const struct tl_regions *r, uint64_t mono);
 
 /* In decode/timeline/fibers.c. The thread runs that fiber's stack (0: its own) from now on. */
-int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id, const char *name,
-		    uint64_t mono);
-int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *name, struct tl_fiber **ret);
-void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t mono, uint64_t *ret_on,
-		   uint64_t *ret_off);
+int tl_fiber_switch(struct timeline *tl, struct tl_thread *t, uint32_t pid, uint64_t id,
+		    const char *name, uint64_t mono);
+int tl_fiber_find(struct timeline *tl, uint32_t pid, uint64_t id, const char *name,
+		  struct tl_fiber **ret);
+void tl_fiber_used(const struct timeline *tl, const struct tl_fiber *f, uint64_t mono,
+		   uint64_t *ret_on, uint64_t *ret_off);
 /* Before the fiber's regions are drawn on, and after. */
 int tl_fiber_track(struct timeline *tl, struct tl_fiber *f, uint64_t mono);
 void tl_fiber_release(struct timeline *tl, struct tl_fiber *f);
 /* It runs on the thread from now on, and no more. */
-void tl_fiber_run(const struct timeline *tl, struct tl_fiber *f, struct tl_thread *t, uint64_t mono);
+void tl_fiber_run(const struct timeline *tl, struct tl_fiber *f, struct tl_thread *t,
+		  uint64_t mono);
 void tl_fiber_stop(const struct timeline *tl, struct tl_fiber *f, uint64_t mono);
 /* The thread ends: it runs nothing any more. */
 void tl_fiber_leave(struct timeline *tl, struct tl_thread *t, uint64_t mono);
@@ -394,7 +426,8 @@ int tl_task_begin(struct timeline *tl, const struct tl_place *at, const struct r
 int tl_task_end(struct timeline *tl, const struct tl_place *at, const struct ringevent *ev);
 /* A program's tasks and those of its runtime have numbers of their own. */
 uint64_t tl_task_owner(const struct ringevent *ev);
-uint32_t tl_task_name(const struct timeline *tl, uint64_t owner, uint64_t id); /* 0: it is not open */
+/* 0: it is not open */
+uint32_t tl_task_name(const struct timeline *tl, uint64_t owner, uint64_t id);
 void tl_tasks_close(struct timeline *tl, uint64_t mono);
 void tl_tasks_cut(struct timeline *tl, uint64_t mono);
 void tl_tasks_free(struct timeline *tl);
@@ -402,19 +435,22 @@ void tl_tasks_free(struct timeline *tl);
  * Something named `part` that belongs to the task begins: a moment on the task's lane, and the flow
  * that leads from there to it. 0 if the task is not open.
  */
-uint64_t tl_task_part(struct timeline *tl, uint64_t owner, uint64_t id, uint32_t part, uint64_t mono);
+uint64_t tl_task_part(struct timeline *tl, uint64_t owner, uint64_t id, uint32_t part,
+		      uint64_t mono);
 /* One number in the whole trace for a flow's id in a process. */
 uint64_t tl_flow_number(uint32_t pid, uint64_t id);
 /* A free lane, with its track; false if there is none. */
-bool tl_lane_take(struct timeline *tl, struct tl_lanes *l, uint32_t parent, const char *name, uint32_t *ret_lane,
-		  uint32_t *ret_track);
+bool tl_lane_take(struct timeline *tl, struct tl_lanes *l, uint32_t parent, const char *name,
+		  uint32_t *ret_lane, uint32_t *ret_track);
 void tl_lane_give(struct tl_lanes *l, uint32_t lane);
 
 /* In decode/timeline/go*.c: the thread that runs a goroutine leaves the CPU, comes back, ends. */
-void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono, enum off_cpu state, struct sched_task other);
+void tl_goroutine_off_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono,
+			  enum off_cpu state, struct sched_task other);
 void tl_goroutine_on_cpu(struct timeline *tl, const struct tl_thread *t, uint64_t mono);
 /* The longest time since then in which the goroutine did not run; ns 0: none is known. */
-struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f, uint64_t since);
+struct summary_pause tl_goroutine_pause(const struct timeline *tl, const struct tl_fiber *f,
+					uint64_t since);
 void tl_goroutine_thread_ends(struct timeline *tl, struct tl_thread *t, uint64_t mono);
 /* In decode/timeline/go_seen.c: an event of the thread, which shows what it was said to. */
 void tl_seen(struct timeline *tl, struct tl_thread *t, uint64_t mono);

@@ -15,15 +15,16 @@ struct wait_drawer {
 	uint64_t min_ns;
 	uint32_t category;
 	uint32_t leaf_names[OFF_CPUS], state_names[OFF_CPUS];
-	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_runnable, key_behind, key_behind_tid, key_ns, key_note;
+	uint32_t resumed, key_state, key_instead, key_instead_tid, key_by, key_by_tid, key_runnable,
+		key_behind, key_behind_tid, key_ns, key_note;
 	uint32_t key_call, key_fd, key_fd_kind, key_since, before;
 	uint32_t idle, other, interrupt;
 	uint32_t note_open, note_begin, note_end, note_lost, note_cut;
 	uint32_t key_stack, not_recorded, brief;
 };
 
-int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary, uint64_t min_ns,
-		    struct wait_drawer **ret)
+int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
+		    uint64_t min_ns, struct wait_drawer **ret)
 {
 	struct wait_drawer *d = calloc(1, sizeof(*d));
 
@@ -61,7 +62,8 @@ int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *sum
 	d->note_begin = writer_name(w, "its begin was not recorded");
 	d->note_end = writer_name(w, "its end was not recorded");
 	d->note_lost = writer_name(w, "records were lost during it");
-	d->note_cut = writer_name(w, "how it went on is not known: records are missing from here on");
+	d->note_cut =
+		writer_name(w, "how it went on is not known: records are missing from here on");
 	d->key_stack = writer_name(w, "stack");
 	d->not_recorded = writer_name(w, "not recorded");
 	d->brief = writer_name(w, "not recorded of a short wait");
@@ -126,8 +128,8 @@ static void draw_begin(struct wait_drawer *d, struct lane *l, const struct wait 
 }
 
 /*
- * When it was woken: from then on it waited for a CPU only. 0: not known, as of one that was woken before it had left, perhaps long before.
- * Who could run on waits for nothing else.
+ * When it was woken: from then on it waited for a CPU only. 0: not known, as of one that was woken
+ * before it had left, perhaps long before. Who could run on waits for nothing else.
  */
 static uint64_t woken_at(const struct wait *w, bool open)
 {
@@ -144,12 +146,13 @@ static bool is_preempted_by(const struct wait *w)
 }
 
 /*
- * Whether it is known who had the CPU while it waited for one: the last of them, if there were several. The quota of who was throttled may
- * have been there again before.
+ * Whether it is known who had the CPU while it waited for one: the last of them, if there were
+ * several. The quota of who was throttled may have been there again before.
  */
 static bool is_behind(const struct wait *w, bool open)
 {
-	return (woken_at(w, open) || (state_of(w) == OFF_CPU_THROTTLED && !open)) && is_real(w->before.tid) && w->before.name;
+	return (woken_at(w, open) || (state_of(w) == OFF_CPU_THROTTLED && !open)) &&
+	       is_real(w->before.tid) && w->before.name;
 }
 
 static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struct wait_who who)
@@ -173,16 +176,19 @@ static void sum_up(struct wait_drawer *d, const struct wait *w, bool open, struc
 			     .since_before = w->begin_unknown,
 			     .uncertain = w->lost_within || w->end_unrecorded || w->cut,
 			     .instead_tid = w->other.tid,
-			     .instead = is_preempted_by(w) ? writer_name_text(d->w, w->other.name) : NULL,
+			     .instead = is_preempted_by(w) ? writer_name_text(d->w, w->other.name)
+							   : NULL,
 			     .woken = w->waker.known,
 			     .woken_by_irq = w->waker.in_irq,
 			     .woken_at = woken_at(w, open),
 			     .behind_tid = w->before.tid,
-			     .behind = is_behind(w, open) ? writer_name_text(d->w, w->before.name) : NULL,
+			     .behind = is_behind(w, open) ? writer_name_text(d->w, w->before.name)
+							  : NULL,
 			     .waker_tid = w->waker.task.tid,
 			     .waker_name = writer_name_text(d->w, task_name(d, w->waker.task)),
 			     .waker_stack = w->waker.stack,
-			     .waker_call = w->waker.call ? writer_name_text(d->w, w->waker.call) : NULL,
+			     .waker_call = w->waker.call ? writer_name_text(d->w, w->waker.call)
+							 : NULL,
 		     });
 }
 
@@ -200,7 +206,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 			add_name(&a, d->key_fd_kind, w->fd_kind);
 	}
 	if (w->waker.known) {
-		add_name(&a, d->key_by, w->waker.in_irq ? d->interrupt : task_name(d, w->waker.task));
+		add_name(&a, d->key_by,
+			 w->waker.in_irq ? d->interrupt : task_name(d, w->waker.task));
 		if (!w->waker.in_irq && is_real(w->waker.task.tid))
 			add_uint(&a, d->key_by_tid, w->waker.task.tid);
 	}
@@ -231,7 +238,8 @@ static void draw_end(struct wait_drawer *d, struct lane *l, const struct wait *w
 						      .flow_end = w->waker.flow});
 }
 
-void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact)
+void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w,
+		 bool exact)
 {
 	if (w != &s->current)
 		s->current = *w;
@@ -260,23 +268,29 @@ static bool is_brief(const struct wait_drawer *d, const struct wait *w)
 {
 	const uint64_t ns = w->end - w->begin;
 
-	return w->stack_later && !w->lost_within && !w->end_unrecorded && !w->cut && d->min_ns && ns < d->min_ns + (d->min_ns >> 4) + CLOCKS_APART_NS;
+	return w->stack_later && !w->lost_within && !w->end_unrecorded && !w->cut && d->min_ns &&
+	       ns < d->min_ns + (d->min_ns >> 4) + CLOCKS_APART_NS;
 }
 
 bool waits_goes_on(const struct waits *s)
 {
 	const bool elsewhere = s->current.goroutine && s->current.goroutine != s->goroutine;
 
-	return s->current.brief && off_cpu_is_ready(state_of(&s->current)) && !s->unseen && !elsewhere;
+	return s->current.brief && off_cpu_is_ready(state_of(&s->current)) && !s->unseen &&
+	       !elsewhere;
 }
 
-static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open, struct wait_who who)
+static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, bool open,
+		struct wait_who who)
 {
 	s->waiting = false;
 	s->current.end = ts > s->current.begin ? ts : s->current.begin;
 	if (s->hidden) {
 		s->current.brief = !open && is_brief(d, &s->current);
-		/* Who is preempted goes on where it was: what was seen of its stack before holds as long as without the wait. */
+		/*
+		 * Who is preempted goes on where it was: what was seen of its stack before holds as
+		 * long as without the wait.
+		 */
 		waits_show(d, s, l, 0, waits_goes_on(s));
 		s->waiting = false;
 	}
@@ -284,7 +298,8 @@ static void end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t
 	sum_up(d, &s->current, open, who);
 }
 
-void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
+void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts,
+	       struct wait_who who)
 {
 	end(d, s, l, ts, false, who);
 }
@@ -301,7 +316,8 @@ uint32_t waits_state(const struct wait_drawer *d, const struct wait *w)
 	return d->state_names[state_of(w)];
 }
 
-void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who)
+void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts,
+		   struct wait_who who)
 {
 	if (s->waiting)
 		end(d, s, l, ts, true, who);

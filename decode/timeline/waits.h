@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns how a thread's waits are drawn: the leaf "off CPU: ...", who ran instead, who ended it. A wait
- * whose switch brought no stack stands alone and says so: no other stack is its.
+ * Owns how a thread's waits are drawn: the leaf "off CPU: ...", who ran instead, who ended it. A
+ * wait whose switch brought no stack stands alone and says so: no other stack is its.
  * It must not know events and their order (decode/timeline/timeline.c).
  */
 #pragma once
@@ -36,41 +36,53 @@ struct wait {
 	struct wait_waker waker;
 	bool lost_within;    /* records were lost during it */
 	bool begin_unknown;  /* it began before the recording, or where records were lost */
-	bool end_unrecorded; /* the next thing known shows the thread running: how long it was is not known */
+	/* the next thing known shows the thread running: how long it was is not known */
+	bool end_unrecorded;
 	bool cut;	     /* it goes on where too little is recorded to say how */
 	bool brief;	     /* too short for a stack of its own */
-	uint64_t whole_ns;   /* how long it was, of one that began before the recording; 0 = not known */
+	/* how long it was, of one that began before the recording; 0 = not known */
+	uint64_t whole_ns;
 };
 
 /* What the waits of one thread need; embedded in the thread. */
 struct waits {
 	struct wait current;
 	bool waiting; /* `current` has not ended */
-	bool hidden;  /* nor is it drawn: its stack may come yet, and nobody may ever tell of its end */
+	/* nor is it drawn: its stack may come yet, and nobody may ever tell of its end */
+	bool hidden;
 	uint64_t goroutine; /* whose stack the lane shows; 0 = nobody's, or not known */
-	uint64_t unseen; /* what the lane shows is of a wait before, which ended here, and nothing was seen since; 0: it was seen later */
+	/*
+	 * what the lane shows is of a wait before, which ended here, and nothing was seen since; 0:
+	 * it was seen later
+	 */
+	uint64_t unseen;
 };
 
-/* Of a short preemption that has ended: the lane shows what the thread was in before, and it goes on there; not if it was in another goroutine. */
+/*
+ * Of a short preemption that has ended: the lane shows what the thread was in before, and it goes
+ * on there; not if it was in another goroutine.
+ */
 bool waits_goes_on(const struct waits *s);
 
 struct wait_drawer;
 
 /* Waits shorter than `min_ns` were recorded without stacks. */
-int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary, uint64_t min_ns,
-		    struct wait_drawer **ret) _must_check_;
+int wait_drawer_new(struct slices *slices, struct writer *w, struct summary *summary,
+		    uint64_t min_ns, struct wait_drawer **ret) _must_check_;
 struct wait_drawer *wait_drawer_free(struct wait_drawer *d);
 DEFINE_CLEANUP(struct wait_drawer *, wait_drawer_free)
 
 /*
- * A wait begins. The lane must already show the wait's stack, if it has one. If it has none, the lane's
- * frames end, unless they are known to be there (`exact`: every call and return is recorded).
+ * A wait begins. The lane must already show the wait's stack, if it has one. If it has none, the
+ * lane's frames end, unless they are known to be there (`exact`: every call and return is
+ * recorded).
  */
-void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w, bool exact);
+void waits_begin(struct wait_drawer *d, struct waits *s, struct lane *l, const struct wait *w,
+		 bool exact);
 
 /*
- * A wait begins that is held back. When its stack has come, or its end, and the lane shows the stack, it is drawn. One that ends before
- * that is drawn without.
+ * A wait begins that is held back. When its stack has come, or its end, and the lane shows the
+ * stack, it is drawn. One that ends before that is drawn without.
  */
 void waits_begin_hidden(struct waits *s, const struct wait *w);
 void waits_show(struct wait_drawer *d, struct waits *s, struct lane *l, uint32_t stack, bool exact);
@@ -80,7 +92,8 @@ struct wait_who {
 	uint32_t tid, name;
 	uint32_t index; /* the summary's */
 };
-void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);
+void waits_end(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts,
+	       struct wait_who who);
 
 /* No more is known of a wait that was held back than that it began: nothing is drawn. */
 void waits_drop(struct wait_drawer *d, struct waits *s, struct wait_who who);
@@ -88,4 +101,5 @@ void waits_drop(struct wait_drawer *d, struct waits *s, struct wait_who who);
 uint32_t waits_state(const struct wait_drawer *d, const struct wait *w);
 
 /* The recording, or the thread, ends inside a wait. */
-void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts, struct wait_who who);
+void waits_abandon(struct wait_drawer *d, struct waits *s, struct lane *l, uint64_t ts,
+		   struct wait_who who);

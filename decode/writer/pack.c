@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ring of slots: the caller fills the one at `head`, finished slots leave at `tail` in order. Both only
- * count up; slot = number % n_slots.
+ * A ring of slots: the caller fills the one at `head`, finished slots leave at `tail` in order.
+ * Both only count up; slot = number % n_slots.
  */
 #include "config.h"
 
@@ -39,8 +39,8 @@ static void slot_compress(struct work *work, unsigned int worker)
 	struct slot *s = (struct slot *)work;
 	struct pack *p = s->pack;
 
-	s->out_len = libdeflate_zlib_compress(p->compressors[worker], s->raw, s->raw_len, s->out + PACK_HEADROOM,
-					      p->out_size - PACK_HEADROOM);
+	s->out_len = libdeflate_zlib_compress(p->compressors[worker], s->raw, s->raw_len,
+					      s->out + PACK_HEADROOM, p->out_size - PACK_HEADROOM);
 }
 
 int pack_new(struct workers *workers, int level, struct pack **ret)
@@ -70,7 +70,8 @@ int pack_new(struct workers *workers, int level, struct pack **ret)
 		if (!p->compressors[p->n_compressors])
 			return -ENOMEM;
 	}
-	p->out_size = PACK_HEADROOM + libdeflate_zlib_compress_bound(p->compressors[0], PACK_PIECE_ROOM);
+	p->out_size =
+		PACK_HEADROOM + libdeflate_zlib_compress_bound(p->compressors[0], PACK_PIECE_ROOM);
 	for (size_t i = 0; i < p->n_slots; i++) {
 		p->slots[i].work.run = slot_compress;
 		p->slots[i].work.later = true;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deflates pieces of output (zlib format) on the workers and hands them back in the order of submission. Owns the pieces
- * and the compressors; what runs on a worker does nothing but compress memory (no files, no allocation).
+ * Deflates pieces of output (zlib format) on the workers and hands them back in the order of
+ * submission. Owns the pieces and the compressors; what runs on a worker does nothing but compress
+ * memory (no files, no allocation).
  */
 #pragma once
 
@@ -17,8 +18,8 @@ struct workers;
 #define PACK_PIECE_ROOM (384u * 1024u)	/* what it can hold */
 
 /*
- * `workers`, borrowed: NULL, or one that has no threads: pieces are compressed by the caller in pack_submit().
- * `level` is libdeflate's, 1 to 12; 0 = the default here.
+ * `workers`, borrowed: NULL, or one that has no threads: pieces are compressed by the caller in
+ * pack_submit(). `level` is libdeflate's, 1 to 12; 0 = the default here.
  */
 #define PACK_DEFAULT_LEVEL 1 /* twice as fast as 3 and 4 % bigger (bench-writer) */
 int pack_new(struct workers *workers, int level, struct pack **ret) _must_check_;

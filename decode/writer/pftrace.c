@@ -51,7 +51,8 @@ static inline void put_plain_arg(struct pb *pb, const struct writer_arg *a)
 }
 
 /* Needs nothing that put_event_as() calls a function for. */
-static inline bool is_plain(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
+static inline bool is_plain(const struct sequence *s, const struct writer_event *ev,
+			    uint32_t n_args)
 {
 	if (!ev)
 		return true;
@@ -64,8 +65,9 @@ static inline bool is_plain(const struct sequence *s, const struct writer_event 
 }
 
 /* `plain` is known where it is compiled: the packet is kept in registers then. */
-static inline __attribute__((always_inline)) void put_event_as(struct writer *w, struct sequence *s, uint32_t track, uint64_t ts,
-							       uint32_t type, const struct writer_event *ev, uint32_t n_args, bool plain)
+static inline __attribute__((always_inline)) void
+put_event_as(struct writer *w, struct sequence *s, uint32_t track, uint64_t ts, uint32_t type,
+	     const struct writer_event *ev, uint32_t n_args, bool plain)
 {
 	struct packet k;
 	uint8_t *m;
@@ -99,18 +101,23 @@ static inline __attribute__((always_inline)) void put_event_as(struct writer *w,
 			pb_fixed64(&k.pb, EVENT_TERMINATING_FLOW_IDS, ev->flow_end);
 	}
 	pb_close(&k.pb, m);
-	/* Last, beside the last argument: what differs from packet to packet stands together, and the rest is one match to the compressor. */
+	/*
+	 * Last, beside the last argument: what differs from packet to packet stands together, and
+	 * the rest is one match to the compressor.
+	 */
 	put_timestamp(&k.pb, s, ts);
 	packet_end(w, &k);
 }
 
-static __attribute__((noinline)) void put_any_event(struct writer *w, struct sequence *s, uint32_t track, uint64_t ts, uint32_t type,
+static __attribute__((noinline)) void put_any_event(struct writer *w, struct sequence *s,
+						    uint32_t track, uint64_t ts, uint32_t type,
 						    const struct writer_event *ev, uint32_t n_args)
 {
 	put_event_as(w, s, track, ts, type, ev, n_args, false);
 }
 
-static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t type, const struct writer_event *ev)
+static void put_event(struct writer *w, uint32_t track, uint64_t ts, uint32_t type,
+		      const struct writer_event *ev)
 {
 	struct sequence *s = pftrace_sequence_of(pftrace_of(w), track);
 	const uint32_t n_args = ev ? writer_few_args_fit(w, ev) : 0;
@@ -130,12 +137,14 @@ static void pftrace_slice_begin(struct writer *w, uint32_t track, uint64_t ts,
 	put_event(w, track, ts, TYPE_SLICE_BEGIN, ev);
 }
 
-static void pftrace_slice_end(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void pftrace_slice_end(struct writer *w, uint32_t track, uint64_t ts,
+			      const struct writer_event *ev)
 {
 	put_event(w, track, ts, TYPE_SLICE_END, ev);
 }
 
-static void pftrace_instant(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void pftrace_instant(struct writer *w, uint32_t track, uint64_t ts,
+			    const struct writer_event *ev)
 {
 	w->stats.instants++;
 	put_event(w, track, ts, TYPE_INSTANT, ev);
@@ -195,7 +204,8 @@ static void flush_sched(struct writer *w, uint32_t cpu)
 	} while (more);
 }
 
-static void pftrace_sched_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)
+static void pftrace_sched_switch(struct writer *w, uint32_t cpu, uint64_t ts,
+				 const struct writer_switch *s)
 {
 	struct pftrace *f = pftrace_of(w);
 	int r = writer_sched_switch(f->sched, cpu, ts + f->boot_offset, s);

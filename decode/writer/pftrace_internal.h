@@ -102,7 +102,10 @@ enum {
 
 #define SEQ_GLOBAL 1u
 #define SEQ_FIRST 2u
-/* Each sequence has tables of its own: more of them repeat the names, and in the shared one each event names its track. */
+/*
+ * Each sequence has tables of its own: more of them repeat the names, and in the shared one each
+ * event names its track.
+ */
 #define SEQ_SHARED 18u
 #define SEQ_THREADS (SEQ_SHARED - SEQ_FIRST)
 
@@ -156,7 +159,8 @@ static inline bool is_arg_defined(const struct sequence *s, const struct writer_
 }
 
 /* Everything that the event and its first `n_args` arguments name was defined on the sequence. */
-static inline __attribute__((always_inline)) bool is_defined(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
+static inline __attribute__((always_inline)) bool
+is_defined(const struct sequence *s, const struct writer_event *ev, uint32_t n_args)
 {
 	if ((ev->name && !idset_has(&s->defined[NAMES_EVENT], ev->name)) ||
 	    (ev->category && !idset_has(&s->defined[NAMES_CATEGORY], ev->category)) ||
@@ -188,10 +192,10 @@ static inline void packet_end(struct writer *w, struct packet *k)
 
 /* In decode/writer/pftrace_tracks.c: the head of the trace, sequences, descriptors of tracks. */
 void pftrace_begin(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c);
-void pftrace_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name,
-		     uint64_t ts);
-void pftrace_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid, uint32_t tid,
-		    const char *name, uint64_t ts);
+void pftrace_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid,
+		     const char *name, uint64_t ts);
+void pftrace_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid,
+		    uint32_t tid, const char *name, uint64_t ts);
 void pftrace_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 		   const char *description);
 void pftrace_lane(struct writer *w, uint32_t track, uint32_t parent, const char *name);
@@ -204,7 +208,7 @@ void pftrace_sequence_begin(struct writer *w, struct sequence *s, uint64_t ts);
  * In decode/writer/pftrace_names.c. The first defines what the event names first on this sequence;
  * `n_args` of its arguments are written.
  */
-void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, const struct writer_event *ev,
-			  uint32_t n_args);
+void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s,
+			  const struct writer_event *ev, uint32_t n_args);
 void pftrace_put_args(struct pb *pb, const struct writer_event *ev, uint32_t n_args);
 void pftrace_names_free(struct sequence *s);

@@ -64,8 +64,8 @@ static void define_location(struct writer *w, struct pb *pb, struct sequence *s,
 		writer_fail(w, r);
 }
 
-void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s, const struct writer_event *ev,
-			  uint32_t n_args)
+void pftrace_put_interned(struct writer *w, struct pb *pb, struct sequence *s,
+			  const struct writer_event *ev, uint32_t n_args)
 {
 	uint8_t *start = pb->p, *m = pb_open(pb, PACKET_INTERNED_DATA), *empty = pb->p;
 

@@ -21,7 +21,10 @@ static void put_clock(struct pb *pb, uint32_t id, uint64_t ts, bool incremental)
 	pb_close(pb, m);
 }
 
-/* Which flag of a switch's state the importer takes for "preempted", by the release that the trace names. */
+/*
+ * Which flag of a switch's state the importer takes for "preempted", by the release that the trace
+ * names.
+ */
 static uint32_t preempted_flag(const char *release)
 {
 	unsigned int major, minor;

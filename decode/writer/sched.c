@@ -128,7 +128,8 @@ static int bundle_get(struct writer_sched *s, uint32_t cpu, struct bundle **ret)
 	return 0;
 }
 
-int writer_sched_switch(struct writer_sched *s, uint32_t cpu, uint64_t ts, const struct writer_switch *sw)
+int writer_sched_switch(struct writer_sched *s, uint32_t cpu, uint64_t ts,
+			const struct writer_switch *sw)
 {
 	struct bundle *b;
 	int r = bundle_get(s, cpu, &b);
@@ -139,7 +140,8 @@ int writer_sched_switch(struct writer_sched *s, uint32_t cpu, uint64_t ts, const
 	return b->n_switches == BUNDLE_EVENTS ? WRITER_SCHED_FULL : 0;
 }
 
-int writer_sched_waking(struct writer_sched *s, uint32_t cpu, uint64_t ts, const struct writer_waking *k)
+int writer_sched_waking(struct writer_sched *s, uint32_t cpu, uint64_t ts,
+			const struct writer_waking *k)
 {
 	struct bundle *b;
 	int r = bundle_get(s, cpu, &b);
@@ -194,8 +196,8 @@ static uint8_t *event_begin(struct pb *pb, uint64_t ts, uint32_t tid)
 	return m;
 }
 
-static void put_switch_long(const struct writer_sched *s, struct pb *pb, const struct switch_event *e,
-			    const struct strtab *names)
+static void put_switch_long(const struct writer_sched *s, struct pb *pb,
+			    const struct switch_event *e, const struct strtab *names)
 {
 	uint8_t *m = event_begin(pb, e->ts, e->s.prev_tid), *d;
 
@@ -307,7 +309,8 @@ static void put_wakings(struct pb *pb, uint32_t cpu, const struct waking_event *
 	pb_close(pb, m);
 }
 
-bool writer_sched_put(struct writer_sched *s, uint32_t cpu, const struct strtab *names, struct pb *pb)
+bool writer_sched_put(struct writer_sched *s, uint32_t cpu, const struct strtab *names,
+		      struct pb *pb)
 {
 	struct bundle *b = s->cpus[cpu];
 	struct comms comms = {.n = 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the text form of a trace: one line an event, made for eyes, diff and goldens. It holds what
- * the Perfetto form holds, in the order of writing: sorted within a track (but for the begins of slices that turn out to have been
- * there already), not between tracks.
+ * the Perfetto form holds, in the order of writing: sorted within a track (but for the begins of
+ * slices that turn out to have been there already), not between tracks.
  * Layout (fields separated by one tab, missing ones left out; N is a track's number):
  *
  *   # tracerd text 1                        head; key=value lines follow, each after "# "
@@ -14,9 +14,9 @@
  *   TIME cpuN S TID "name" STATE -> TID "name"            switch
  *   TIME cpuN W TID "name" by TID [irq]                   wake-up
  *
- * TIME is ns of MONOTONIC with all digits. Of numbers, those with a fraction or an exponent (or "inf",
- * "nan") are floating, those with 0x in front are addresses. Quotes and backslashes inside names get a backslash.
- * flow=ID starts a flow, flow<ID ends it, at=file:line is the source.
+ * TIME is ns of MONOTONIC with all digits. Of numbers, those with a fraction or an exponent (or
+ * "inf", "nan") are floating, those with 0x in front are addresses. Quotes and backslashes inside
+ * names get a backslash. flow=ID starts a flow, flow<ID ends it, at=file:line is the source.
  */
 #include "config.h"
 
@@ -75,7 +75,8 @@ static void put_end(struct writer *w)
 	writer_advance(w, 0);
 }
 
-static void text_begin(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c)
+static void text_begin(struct writer *w, const struct writer_meta *meta,
+		       const struct writer_clocks *c)
 {
 	put(w, "# tracerd text 1\n");
 	if (meta->version)
@@ -93,8 +94,8 @@ static void text_begin(struct writer *w, const struct writer_meta *meta, const s
 	put_end(w);
 }
 
-static void text_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name,
-			 uint64_t ts)
+static void text_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid,
+			 const char *name, uint64_t ts)
 {
 	put(w, "P\t%" PRIu32 "\t%" PRIu32 "\t", track, pid);
 	put_quoted(w, name);
@@ -104,7 +105,8 @@ static void text_process(struct writer *w, uint32_t track, uint32_t pid, uint32_
 static void text_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid,
 			uint32_t tid, const char *name, uint64_t ts)
 {
-	put(w, "T\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t", track, process_track, pid, tid);
+	put(w, "T\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t", track, process_track, pid,
+	    tid);
 	put_quoted(w, name);
 	put_end(w);
 }
@@ -198,7 +200,8 @@ static void put_at(struct writer *w, uint64_t ts, uint32_t track, char what)
 	put(w, "%" PRIu64 "\t%" PRIu32 "\t%c", ts, track, what);
 }
 
-static void text_slice_begin(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void text_slice_begin(struct writer *w, uint32_t track, uint64_t ts,
+			     const struct writer_event *ev)
 {
 	put_at(w, ts, track, 'B');
 	put_event(w, ev, true);
@@ -206,7 +209,8 @@ static void text_slice_begin(struct writer *w, uint32_t track, uint64_t ts, cons
 	w->stats.slices++;
 }
 
-static void text_slice_end(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void text_slice_end(struct writer *w, uint32_t track, uint64_t ts,
+			   const struct writer_event *ev)
 {
 	put_at(w, ts, track, 'E');
 	if (ev)
@@ -214,7 +218,8 @@ static void text_slice_end(struct writer *w, uint32_t track, uint64_t ts, const 
 	put_end(w);
 }
 
-static void text_instant(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void text_instant(struct writer *w, uint32_t track, uint64_t ts,
+			 const struct writer_event *ev)
 {
 	put_at(w, ts, track, 'I');
 	put_event(w, ev, true);
@@ -239,20 +244,23 @@ static void text_counter_f64(struct writer *w, uint32_t track, uint64_t ts, doub
 	w->stats.counters++;
 }
 
-static void text_sched_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)
+static void text_sched_switch(struct writer *w, uint32_t cpu, uint64_t ts,
+			      const struct writer_switch *s)
 {
 	static const char *const states[] = {"R", "R+", "S", "D", "T", "X"};
 
 	put(w, "%" PRIu64 "\tcpu%" PRIu32 "\tS\t%" PRIu32 "\t", ts, cpu, s->prev_tid);
 	put_quoted(w, strtab_text(w->names, s->prev_name));
 	put(w, "\t%s -> %" PRIu32 "\t",
-	    (unsigned int)s->prev_state < ARRAY_SIZE(states) ? states[s->prev_state] : "?", s->next_tid);
+	    (unsigned int)s->prev_state < ARRAY_SIZE(states) ? states[s->prev_state] : "?",
+	    s->next_tid);
 	put_quoted(w, strtab_text(w->names, s->next_name));
 	put_end(w);
 	w->stats.switches++;
 }
 
-static void text_sched_waking(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k)
+static void text_sched_waking(struct writer *w, uint32_t cpu, uint64_t ts,
+			      const struct writer_waking *k)
 {
 	put(w, "%" PRIu64 "\tcpu%" PRIu32 "\tW\t%" PRIu32 "\t", ts, cpu, k->tid);
 	put_quoted(w, strtab_text(w->names, k->name));

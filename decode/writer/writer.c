@@ -92,7 +92,8 @@ void writer_submit(struct writer *w)
 	w->stats.write_ns += io_now_ns() - began;
 }
 
-int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const struct writer_options *o)
+int writer_init(struct writer *w, const struct writer_ops *ops, int fd,
+		const struct writer_options *o)
 {
 	uint64_t max = o->max_output_bytes;
 	int r;
@@ -145,8 +146,8 @@ struct writer *writer_free(struct writer *w)
 	return NULL;
 }
 
-static void mute_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name,
-			 uint64_t ts)
+static void mute_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid,
+			 const char *name, uint64_t ts)
 {
 }
 

@@ -4,10 +4,10 @@
  * implements it; formats are made by pftrace_writer_new() and text_writer_new() below.
  *
  * Contract of every format: output is streaming and its memory bounded; within one track events
- * come in order of time (tracks among each other need not be), but for the begin of a slice that turns out to have been there
- * already: it lies before what it contains, and not before what ended before that; it may come after its end; slices nest, the caller keeps the
- * depth. Names are numbers from writer_name(), so that the hot path hashes nothing. Times are ns
- * of MONOTONIC.
+ * come in order of time (tracks among each other need not be), but for the begin of a slice that
+ * turns out to have been there already: it lies before what it contains, and not before what ended
+ * before that; it may come after its end; slices nest, the caller keeps the depth. Names are
+ * numbers from writer_name(), so that the hot path hashes nothing. Times are ns of MONOTONIC.
  *
  * No call reports a failure by itself: the first one is kept (writer_error) and later calls do
  * nothing, so that the event path has no branches for it. The caller looks now and then.
@@ -104,9 +104,10 @@ struct writer_waking {
 };
 
 struct writer_ops {
-	void (*begin)(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c);
-	void (*process)(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name,
-			uint64_t ts);
+	void (*begin)(struct writer *w, const struct writer_meta *meta,
+		      const struct writer_clocks *c);
+	void (*process)(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid,
+			const char *name, uint64_t ts);
 	void (*thread)(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid,
 		       uint32_t tid, const char *name, uint64_t ts);
 	void (*track)(struct writer *w, uint32_t track, uint32_t parent, const char *name,
@@ -116,20 +117,25 @@ struct writer_ops {
 	void (*lane)(struct writer *w, uint32_t track, uint32_t parent, const char *name);
 	void (*counter_track)(struct writer *w, uint32_t track, uint32_t parent, const char *name,
 			      enum writer_unit unit);
-	void (*slice_begin)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
-	void (*slice_end)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
-	void (*instant)(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev);
+	void (*slice_begin)(struct writer *w, uint32_t track, uint64_t ts,
+			    const struct writer_event *ev);
+	void (*slice_end)(struct writer *w, uint32_t track, uint64_t ts,
+			  const struct writer_event *ev);
+	void (*instant)(struct writer *w, uint32_t track, uint64_t ts,
+			const struct writer_event *ev);
 	void (*counter)(struct writer *w, uint32_t track, uint64_t ts, int64_t value);
 	void (*counter_f64)(struct writer *w, uint32_t track, uint64_t ts, double value);
-	void (*sched_switch)(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s);
-	void (*sched_waking)(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k);
+	void (*sched_switch)(struct writer *w, uint32_t cpu, uint64_t ts,
+			     const struct writer_switch *s);
+	void (*sched_waking)(struct writer *w, uint32_t cpu, uint64_t ts,
+			     const struct writer_waking *k);
 	int (*end)(struct writer *w);
 	void (*free)(struct writer *w);
 };
 
 /*
- * The head of every writer: the functions that events call now, and what is asked after each event. Events are many, so that
- * what calls these functions is inlined below.
+ * The head of every writer: the functions that events call now, and what is asked after each event.
+ * Events are many, so that what calls these functions is inlined below.
  */
 struct writer_head {
 	const struct writer_ops *ops;
@@ -142,18 +148,20 @@ static inline const struct writer_ops *writer_ops(const struct writer *w)
 	return ((const struct writer_head *)w)->ops;
 }
 
-static inline void writer_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
+static inline void writer_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid,
+				  const char *name, uint64_t ts)
 {
 	writer_ops(w)->process(w, track, pid, ppid, name, ts);
 }
 
-static inline void writer_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid, uint32_t tid,
-				 const char *name, uint64_t ts)
+static inline void writer_thread(struct writer *w, uint32_t track, uint32_t process_track,
+				 uint32_t pid, uint32_t tid, const char *name, uint64_t ts)
 {
 	writer_ops(w)->thread(w, track, process_track, pid, tid, name, ts);
 }
 
-static inline void writer_track(struct writer *w, uint32_t track, uint32_t parent, const char *name, const char *description)
+static inline void writer_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
+				const char *description)
 {
 	writer_ops(w)->track(w, track, parent, name, description);
 }
@@ -163,22 +171,26 @@ static inline void writer_lane(struct writer *w, uint32_t track, uint32_t parent
 	writer_ops(w)->lane(w, track, parent, name);
 }
 
-static inline void writer_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name, enum writer_unit unit)
+static inline void writer_counter_track(struct writer *w, uint32_t track, uint32_t parent,
+					const char *name, enum writer_unit unit)
 {
 	writer_ops(w)->counter_track(w, track, parent, name, unit);
 }
 
-static inline void writer_slice_begin(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static inline void writer_slice_begin(struct writer *w, uint32_t track, uint64_t ts,
+				      const struct writer_event *ev)
 {
 	writer_ops(w)->slice_begin(w, track, ts, ev);
 }
 
-static inline void writer_slice_end(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static inline void writer_slice_end(struct writer *w, uint32_t track, uint64_t ts,
+				    const struct writer_event *ev)
 {
 	writer_ops(w)->slice_end(w, track, ts, ev);
 }
 
-static inline void writer_instant(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static inline void writer_instant(struct writer *w, uint32_t track, uint64_t ts,
+				  const struct writer_event *ev)
 {
 	writer_ops(w)->instant(w, track, ts, ev);
 }
@@ -193,12 +205,14 @@ static inline void writer_counter_f64(struct writer *w, uint32_t track, uint64_t
 	writer_ops(w)->counter_f64(w, track, ts, value);
 }
 
-static inline void writer_switch(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_switch *s)
+static inline void writer_switch(struct writer *w, uint32_t cpu, uint64_t ts,
+				 const struct writer_switch *s)
 {
 	writer_ops(w)->sched_switch(w, cpu, ts, s);
 }
 
-static inline void writer_waking(struct writer *w, uint32_t cpu, uint64_t ts, const struct writer_waking *k)
+static inline void writer_waking(struct writer *w, uint32_t cpu, uint64_t ts,
+				 const struct writer_waking *k)
 {
 	writer_ops(w)->sched_waking(w, cpu, ts, k);
 }
@@ -211,7 +225,8 @@ struct writer_stats {
 	uint64_t names_dropped; /* strings past the memory limit; shown as "[name table full]" */
 	uint64_t write_ns;	/* spent in compressing (by the caller) and writing */
 	uint64_t args_dropped;	/* arguments past WRITER_MAX_ARGS, or longer than an event may be */
-	int write_error;	/* negative errno of the write to the file that failed; 0: none did */
+	/* negative errno of the write to the file that failed; 0: none did */
+	int write_error;
 };
 
 struct writer_options {
@@ -222,7 +237,8 @@ struct writer_options {
 };
 
 /* Both take over nothing: `fd` stays the caller's and must outlive the writer. */
-int pftrace_writer_new(int fd, const struct writer_options *options, struct writer **ret) _must_check_;
+int pftrace_writer_new(int fd, const struct writer_options *options,
+		       struct writer **ret) _must_check_;
 int text_writer_new(int fd, const struct writer_options *options, struct writer **ret) _must_check_;
 struct writer *writer_free(struct writer *w);
 DEFINE_CLEANUP(struct writer *, writer_free)

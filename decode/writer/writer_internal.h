@@ -29,14 +29,18 @@ struct writer {
 	uint64_t raw_pending;  /* submitted, not yet in the sink */
 	uint64_t reserve;      /* kept free for closing what is open */
 	size_t piece_bytes;    /* PACK_PIECE_BYTES, or less below a small limit */
-	bool full; /* a piece did not fit: nothing more may follow, it could lean on what is missing */
-	/* Puts a header before a compressed piece: returns its length, written right before data. */
+	/* a piece did not fit: nothing more may follow, it could lean on what is missing */
+	bool full;
+	/*
+	 * Puts a header before a compressed piece: returns its length, written right before data.
+	 */
 	size_t (*frame)(uint8_t *data, size_t len);
 };
 
 #define WRITER_NAME_MAX 4096u /* longer names are cut: nobody reads them, a packet must hold some */
 
-int writer_init(struct writer *w, const struct writer_ops *ops, int fd, const struct writer_options *o);
+int writer_init(struct writer *w, const struct writer_ops *ops, int fd,
+		const struct writer_options *o);
 void writer_fini(struct writer *w);
 
 static inline void writer_fail(struct writer *w, int error)
@@ -56,7 +60,9 @@ uint32_t writer_args_fit(struct writer *w, const struct writer_event *ev);
 /* The same for the few that most events have: they fit whatever they are. */
 static inline uint32_t writer_few_args_fit(struct writer *w, const struct writer_event *ev)
 {
-	return ev->n_args <= WRITER_MAX_ARGS_BYTES / (WRITER_NAME_MAX + WRITER_TEXT_MAX) ? ev->n_args : writer_args_fit(w, ev);
+	return ev->n_args <= WRITER_MAX_ARGS_BYTES / (WRITER_NAME_MAX + WRITER_TEXT_MAX)
+		       ? ev->n_args
+		       : writer_args_fit(w, ev);
 }
 
 /* Hands the piece on. */

@@ -55,13 +55,26 @@ static void run_once(const uint8_t *data, size_t size)
 /* One to four small damages: a bit, a byte, an extreme word, a removed or doubled piece, a cut. */
 static size_t mutate(uint8_t *data, size_t size, size_t room)
 {
-	static const uint64_t extremes[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000,
-		0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX};
+	static const uint64_t extremes[] = {0,
+					    1,
+					    0x7f,
+					    0x80,
+					    0xff,
+					    0x7fff,
+					    0xffff,
+					    0x7fffffff,
+					    0x80000000,
+					    0xffffffff,
+					    0x7fffffffffffffff,
+					    0x8000000000000000,
+					    UINT64_MAX};
 	size_t n = 1 + random_next() % 4;
 
 	while (n-- > 0 && size > 0) {
-		size_t at = random_next() % size, len = 1 + random_next() % 64, word = 1u << random_next() % 4;
-		uint64_t extreme = extremes[random_next() % (sizeof(extremes) / sizeof(extremes[0]))];
+		size_t at = random_next() % size, len = 1 + random_next() % 64,
+		       word = 1u << random_next() % 4;
+		uint64_t extreme =
+			extremes[random_next() % (sizeof(extremes) / sizeof(extremes[0]))];
 
 		switch (random_next() % 6) {
 		case 0:
@@ -140,7 +153,8 @@ static int run_path(const char *path, unsigned long mutations)
 		char name[4096];
 
 		if (list[i]->d_name[0] != '.' && r == 0 &&
-			snprintf(name, sizeof(name), "%s/%s", path, list[i]->d_name) < (int)sizeof(name))
+		    snprintf(name, sizeof(name), "%s/%s", path, list[i]->d_name) <
+			    (int)sizeof(name))
 			r = run_file(name, mutations);
 		free(list[i]);
 	}
@@ -158,7 +172,9 @@ static int default_corpus(const char *argv0, char *path, size_t size)
 	base = strncmp(base, "fuzz-", 5) == 0 ? base + 5 : base;
 	if (!src)
 		return -ENOENT;
-	return snprintf(path, size, "%s/tests/fuzz/corpus/%s", src, base) < (int)size ? 0 : -ENAMETOOLONG;
+	return snprintf(path, size, "%s/tests/fuzz/corpus/%s", src, base) < (int)size
+		       ? 0
+		       : -ENAMETOOLONG;
 }
 
 int main(int argc, char **argv)

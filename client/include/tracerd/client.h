@@ -2,9 +2,10 @@
 /*
  * libtracerd: talk to the flight recorder daemon tracerd from C or C++.
  *
- * This is the control client: one connection to the daemon's Unix socket. A call has parameters and an
- * answer, both JSON texts, and may carry file descriptors in either direction. The daemon sends events. `tracerd
- * --print-schema` prints the schema with the methods, their parameters and their limits.
+ * This is the control client: one connection to the daemon's Unix socket. A call has parameters and
+ * an answer, both JSON texts, and may carry file descriptors in either direction. The daemon sends
+ * events. `tracerd --print-schema` prints the schema with the methods, their parameters and their
+ * limits.
  *
  * Rules that hold for every function here:
  *
@@ -17,10 +18,10 @@
  *  - Times are milliseconds. TRACERD_FOREVER waits without a limit.
  *  - Texts are NUL-terminated UTF-8. A `const char *` that a function returns belongs to the
  *    object that was its argument and lives as long as that object, unless stated otherwise.
- *  - File descriptors that are passed to the library stay the caller's. Those that the library returns belong to
- *    the reply until the caller takes them; all are close-on-exec.
- *  - A connection may be used by one thread at a time; different connections are independent.
- *    The control client starts no threads, installs no signal handlers, writes to no terminal and keeps
+ *  - File descriptors that are passed to the library stay the caller's. Those that the library
+ *    returns belong to the reply until the caller takes them; all are close-on-exec.
+ *  - A connection may be used by one thread at a time; different connections are independent. The
+ *    control client starts no threads, installs no signal handlers, writes to no terminal and keeps
  *    no global state. After fork() the child must not use the parent's connection.
  *
  * Example:
@@ -90,8 +91,9 @@ enum tracerd_code {
 const char *tracerd_version(void);
 
 /*
- * The path of the daemon's control socket: the environment variable TRACERD_SOCKET if it is set and not empty
- * (and the program is not set-user-ID), else the built-in path. Valid until the environment changes.
+ * The path of the daemon's control socket: the environment variable TRACERD_SOCKET if it is set and
+ * not empty (and the program is not set-user-ID), else the built-in path. Valid until the
+ * environment changes.
  */
 const char *tracerd_default_socket(void);
 
@@ -110,7 +112,8 @@ int tracerd_connect(const char *path, int timeout_ms, tracerd_client **ret_clien
 
 /*
  * Takes over a connected stream socket, for programs that were handed one.
- * On success the library owns `fd` and closes it in tracerd_close(); on error it stays the caller's.
+ * On success the library owns `fd` and closes it in tracerd_close(); on error it stays the
+ * caller's.
  */
 int tracerd_connect_fd(int fd, tracerd_client **ret_client);
 
@@ -118,9 +121,10 @@ int tracerd_connect_fd(int fd, tracerd_client **ret_client);
 void tracerd_close(tracerd_client *client);
 
 /*
- * The connection's socket, for a program that waits for events in its own loop. Whenever the socket is readable, and
- * once before the first wait, call tracerd_next_event() with a timeout of 0 until it returns -EAGAIN: the library may
- * have read events already. Do not read, write or close the socket.
+ * The connection's socket, for a program that waits for events in its own loop. Whenever the socket
+ * is readable, and once before the first wait, call tracerd_next_event() with a timeout of 0 until
+ * it returns -EAGAIN: the library may have read events already. Do not read, write or close the
+ * socket.
  */
 int tracerd_get_fd(const tracerd_client *client);
 
@@ -136,10 +140,10 @@ int tracerd_get_fd(const tracerd_client *client);
  *
  * Events that arrive meanwhile are kept for tracerd_next_event(), at most 1024; the daemon's own
  * requests to the client are answered. Errors: -EINVAL (params is not a JSON object, too many fds),
- * -EMSGSIZE (the request is larger than the protocol's 64 KiB), -ETIMEDOUT, -ECONNRESET, -EPROTO, and
- * every positive code. After -ETIMEDOUT the connection remains usable, and a late answer is dropped.
- * After -ECONNRESET, -EPROTO, or a timeout in the middle of sending, the connection is not usable: every later
- * call returns -ENOTCONN.
+ * -EMSGSIZE (the request is larger than the protocol's 64 KiB), -ETIMEDOUT, -ECONNRESET, -EPROTO,
+ * and every positive code. After -ETIMEDOUT the connection remains usable, and a late answer is
+ * dropped. After -ECONNRESET, -EPROTO, or a timeout in the middle of sending, the connection is not
+ * usable: every later call returns -ENOTCONN.
  */
 int tracerd_call(tracerd_client *client, const char *method, const char *params, const int *fds,
 		 size_t n_fds, int timeout_ms, tracerd_reply **ret_reply);
@@ -160,8 +164,8 @@ int tracerd_reply_take_fd(tracerd_reply *reply, size_t index);
 void tracerd_reply_free(tracerd_reply *reply);
 
 /*
- * Returns the next event, in order of arrival. The method "subscribe" asks for events. While it waits, this answers
- * the daemon's own requests.
+ * Returns the next event, in order of arrival. The method "subscribe" asks for events. While it
+ * waits, this answers the daemon's own requests.
  *
  *  timeout_ms  0: only what is there already
  *  ret_event   the event; release it with tracerd_event_free()
@@ -180,8 +184,8 @@ const char *tracerd_event_json(const tracerd_event *event);
 uint64_t tracerd_event_seq(const tracerd_event *event);
 
 /*
- * How many events were lost just before this one: the daemon dropped them because this client read too slowly, or
- * the library dropped them because the program did not fetch them.
+ * How many events were lost just before this one: the daemon dropped them because this client read
+ * too slowly, or the library dropped them because the program did not fetch them.
  */
 uint64_t tracerd_event_missed(const tracerd_event *event);
 
@@ -189,8 +193,8 @@ uint64_t tracerd_event_missed(const tracerd_event *event);
 void tracerd_event_free(tracerd_event *event);
 
 /*
- * The daemon's reason, in a sentence, of the last call on this connection that returned a positive code; "" if there
- * was none. Valid until the next call on the connection.
+ * The daemon's reason, in a sentence, of the last call on this connection that returned a positive
+ * code; "" if there was none. Valid until the next call on the connection.
  */
 const char *tracerd_error_message(const tracerd_client *client);
 
@@ -201,9 +205,10 @@ const char *tracerd_error_message(const tracerd_client *client);
 const char *tracerd_error_name(int error);
 
 /*
- * ---- The calls that most tools need. Each makes one or a few calls of tracerd_call(), with its errors and its
- * timeout. `ret_reply` may be NULL unless stated otherwise. The protocol schema describes the objects Target, Snapshot
- * and Status. `target` is a target's id ("t3"), or the id of a recorded process ("1234").
+ * ---- The calls that most tools need. Each makes one or a few calls of tracerd_call(), with its
+ * errors and its timeout. `ret_reply` may be NULL unless stated otherwise. The protocol schema
+ * describes the objects Target, Snapshot and Status. `target` is a target's id ("t3"), or the id of
+ * a recorded process ("1234").
  */
 
 /* How a process is to be recorded; zero means the default. */
@@ -215,28 +220,30 @@ typedef struct tracerd_arm_options {
 } tracerd_arm_options;
 
 /*
- * Starts to record a process with all its threads: {"target": Target}. The library opens /proc/PID/maps and passes the
- * descriptor to the daemon, so that the kernel decides whether the caller may. `options` may be NULL.
- * More errors: -ESRCH (there is no such process), -EINVAL.
+ * Starts to record a process with all its threads: {"target": Target}. The library opens
+ * /proc/PID/maps and passes the descriptor to the daemon, so that the kernel decides whether the
+ * caller may. `options` may be NULL. More errors: -ESRCH (there is no such process), -EINVAL.
  */
-int tracerd_arm(tracerd_client *client, pid_t pid, const tracerd_arm_options *options, int timeout_ms,
-		tracerd_reply **ret_reply);
+int tracerd_arm(tracerd_client *client, pid_t pid, const tracerd_arm_options *options,
+		int timeout_ms, tracerd_reply **ret_reply);
 
 /* Ends a recording and forgets it: {"target": Target}. */
-int tracerd_disarm(tracerd_client *client, const char *target, int timeout_ms, tracerd_reply **ret_reply);
+int tracerd_disarm(tracerd_client *client, const char *target, int timeout_ms,
+		   tracerd_reply **ret_reply);
 
 /*
  * Takes a snapshot of the last moments of a target: {"snapshot": Snapshot}.
  *
  *  reason  free text that is kept in it, or NULL
- *  wait    not 0: wait until the snapshot has ended; its "state" is "done", "failed" or "cancelled" then. A
+ *  wait    not 0: wait until the snapshot has ended; its "state" is "done", "failed" or "cancelled"
+ *          then. A
  *	    timeout does not end the snapshot
  *
- * tracerd_reply_text() returns its "snapshot.id" and "snapshot.state"; the method "snapshot.fetch" fetches its
- * files.
+ * tracerd_reply_text() returns its "snapshot.id" and "snapshot.state"; the method "snapshot.fetch"
+ * fetches its files.
  */
-int tracerd_take_snapshot(tracerd_client *client, const char *target, const char *reason, int wait, int timeout_ms,
-			  tracerd_reply **ret_reply);
+int tracerd_take_snapshot(tracerd_client *client, const char *target, const char *reason, int wait,
+			  int timeout_ms, tracerd_reply **ret_reply);
 
 /* What tracerd_list() lists. */
 enum tracerd_kind { TRACERD_TARGETS, TRACERD_SNAPSHOTS };
@@ -245,14 +252,16 @@ enum tracerd_kind { TRACERD_TARGETS, TRACERD_SNAPSHOTS };
  * Lists all that the caller may see: {"targets": [Target]} or {"snapshots": [Snapshot]}.
  * `ret_reply` must not be NULL.
  */
-int tracerd_list(tracerd_client *client, enum tracerd_kind kind, int timeout_ms, tracerd_reply **ret_reply);
+int tracerd_list(tracerd_client *client, enum tracerd_kind kind, int timeout_ms,
+		 tracerd_reply **ret_reply);
 
 /* Returns the daemon's state: Status. */
 int tracerd_get_status(tracerd_client *client, int timeout_ms, tracerd_reply **ret_reply);
 
 /*
- * A text of the answer, for programs without a JSON parser. `path` has the names of the members that lead to the text
- * ("snapshot.id"). NULL if there is none, or if it is no text. Lives as long as the reply.
+ * A text of the answer, for programs without a JSON parser. `path` has the names of the members
+ * that lead to the text ("snapshot.id"). NULL if there is none, or if it is no text. Lives as long
+ * as the reply.
  */
 const char *tracerd_reply_text(const tracerd_reply *reply, const char *path);
 

@@ -40,7 +40,8 @@ enum pt_timing pt_timing_find(const char *name)
 	return t;
 }
 
-static void say(char *lacks, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(char *lacks, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 static void say(char *lacks, size_t size, const char *fmt, ...)
 {
 	size_t len = strlen(lacks);
@@ -55,7 +56,10 @@ static void say(char *lacks, size_t size, const char *fmt, ...)
 	va_end(args);
 }
 
-/* As perf picks: the largest permitted number up to `want`, else the smallest above it; NONE: none is permitted. */
+/*
+ * As perf picks: the largest permitted number up to `want`, else the smallest above it; NONE: none
+ * is permitted.
+ */
 static int pick(uint32_t permitted, int want)
 {
 	int picked = NONE;
@@ -72,8 +76,8 @@ static int pick(uint32_t permitted, int want)
 }
 
 /* One setting with the number that the processor permits: whether it could be set. */
-static bool set_picked(const struct pt_pmu *pmu, enum pt_term term, uint32_t permitted, int want, uint64_t *config,
-		       int *ret_picked)
+static bool set_picked(const struct pt_pmu *pmu, enum pt_term term, uint32_t permitted, int want,
+		       uint64_t *config, int *ret_picked)
 {
 	*ret_picked = pick(permitted, want);
 	return *ret_picked >= 0 && pt_pmu_set(pmu, term, (uint64_t)*ret_picked, config);
@@ -84,22 +88,27 @@ static bool has_mtc(const struct pt_pmu *pmu)
 	return pmu->caps[PT_CAP_MTC] && pmu->caps[PT_CAP_MTC_PERIODS];
 }
 
-static void set_mtc(const struct pt_pmu *pmu, const struct preset *p, uint64_t *config, char *lacks, size_t size)
+static void set_mtc(const struct pt_pmu *pmu, const struct preset *p, uint64_t *config, char *lacks,
+		    size_t size)
 {
 	int picked;
 
 	if (p->mtc_period == NONE)
 		return;
-	if (!has_mtc(pmu) || !set_picked(pmu, PT_TERM_MTC_PERIOD, pmu->caps[PT_CAP_MTC_PERIODS], p->mtc_period, config, &picked) ||
+	if (!has_mtc(pmu) ||
+	    !set_picked(pmu, PT_TERM_MTC_PERIOD, pmu->caps[PT_CAP_MTC_PERIODS], p->mtc_period,
+			config, &picked) ||
 	    !pt_pmu_set(pmu, PT_TERM_MTC, 1, config)) {
-		say(lacks, size, "no packets of the crystal's ticks (MTC): time is known at synchronisation points only");
+		say(lacks, size,
+		    "no packets of the crystal's ticks (MTC): time is known at synchronisation points only");
 		return;
 	}
 	if (picked != p->mtc_period)
 		say(lacks, size, "mtc_period %d instead of %d", picked, p->mtc_period);
 }
 
-static void set_cyc(const struct pt_pmu *pmu, const struct preset *p, uint64_t *config, char *lacks, size_t size)
+static void set_cyc(const struct pt_pmu *pmu, const struct preset *p, uint64_t *config, char *lacks,
+		    size_t size)
 {
 	int picked;
 
@@ -111,7 +120,8 @@ static void set_cyc(const struct pt_pmu *pmu, const struct preset *p, uint64_t *
 	}
 	if (!pmu->caps[PT_CAP_CYCLE_THRESHOLDS])
 		return; /* each packet, which is what threshold 0 says */
-	if (!set_picked(pmu, PT_TERM_CYC_THRESH, pmu->caps[PT_CAP_CYCLE_THRESHOLDS], p->cyc_thresh, config, &picked) ||
+	if (!set_picked(pmu, PT_TERM_CYC_THRESH, pmu->caps[PT_CAP_CYCLE_THRESHOLDS], p->cyc_thresh,
+			config, &picked) ||
 	    picked != p->cyc_thresh)
 		say(lacks, size, "cyc_thresh %d instead of %d", picked, p->cyc_thresh);
 }
@@ -128,14 +138,17 @@ static struct perf_event_attr attr_common(const struct pt_attr_spec *spec)
 		.inherit_thread = spec->inherit && !spec->inherit_processes,
 		.exclude_kernel = 1,
 		.exclude_hv = 1,
-		/* The clock of everything else that tracerd records. perf leaves it, but wants no other conversion of the TSC. */
+		/*
+		 * The clock of everything else that tracerd records. perf leaves it, but wants no
+		 * other conversion of the TSC.
+		 */
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW,
 	};
 }
 
-int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec, struct perf_event_attr *ret, char *lacks,
-		 size_t lacks_size)
+int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec,
+		 struct perf_event_attr *ret, char *lacks, size_t lacks_size)
 {
 	const struct preset *p = &presets[spec->timing];
 	uint64_t config = 0;
@@ -147,7 +160,8 @@ int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec, stru
 	set_mtc(pmu, p, &config, lacks, lacks_size);
 	set_cyc(pmu, p, &config, lacks, lacks_size);
 	if (pmu->caps[PT_CAP_PSB_CYC] && pmu->caps[PT_CAP_PSB_PERIODS])
-		(void)set_picked(pmu, PT_TERM_PSB_PERIOD, pmu->caps[PT_CAP_PSB_PERIODS], PSB_PERIOD, &config, &picked);
+		(void)set_picked(pmu, PT_TERM_PSB_PERIOD, pmu->caps[PT_CAP_PSB_PERIODS], PSB_PERIOD,
+				 &config, &picked);
 	/* Before these two settings existed, every event traced branches. */
 	(void)pt_pmu_set(pmu, PT_TERM_PT, 1, &config);
 	(void)pt_pmu_set(pmu, PT_TERM_BRANCH, 1, &config);
@@ -157,12 +171,16 @@ int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec, stru
 	ret->type = pmu->type;
 	ret->config = config;
 	ret->disabled = 1;
-	/* As perf has it without the modifier "u". The dummy stays as it is: its records are of user space in any case. */
+	/*
+	 * As perf has it without the modifier "u". The dummy stays as it is: its records are of
+	 * user space in any case.
+	 */
 	ret->exclude_kernel = ret->exclude_hv = !spec->kernel;
 	return 0;
 }
 
-void pt_attr_sideband(const struct pt_attr_spec *spec, uint64_t read_format, struct perf_event_attr *ret)
+void pt_attr_sideband(const struct pt_attr_spec *spec, uint64_t read_format,
+		      struct perf_event_attr *ret)
 {
 	*ret = attr_common(spec);
 	ret->type = PERF_TYPE_SOFTWARE;

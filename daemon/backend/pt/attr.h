@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is asked of the kernel for a PT recording: the attribute of the tracing event, and that of the dummy event whose records
- * of switches say whose instructions a CPU's bytes are. One table has the settings; what a processor lacks is left out or
- * replaced by the nearest that it has, and said in words. Opens nothing.
+ * What is asked of the kernel for a PT recording: the attribute of the tracing event, and that of
+ * the dummy event whose records of switches say whose instructions a CPU's bytes are. One table has
+ * the settings; what a processor lacks is left out or replaced by the nearest that it has, and said
+ * in words. Opens nothing.
  */
 #pragma once
 
@@ -28,10 +29,11 @@ struct pt_attr_spec {
 };
 
 /*
- * The tracing event. `lacks` gets what the processor cannot do, as one sentence; "" if it can do all. 0;
- * -EOPNOTSUPP: it cannot trace branches with their time.
+ * The tracing event. `lacks` gets what the processor cannot do, as one sentence; "" if it can do
+ * all. 0; -EOPNOTSUPP: it cannot trace branches with their time.
  */
-int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec, struct perf_event_attr *ret, char *lacks,
-		 size_t lacks_size) _must_check_;
+int pt_attr_fill(const struct pt_pmu *pmu, const struct pt_attr_spec *spec,
+		 struct perf_event_attr *ret, char *lacks, size_t lacks_size) _must_check_;
 /* The dummy: it goes on while the tracing event is disabled. */
-void pt_attr_sideband(const struct pt_attr_spec *spec, uint64_t read_format, struct perf_event_attr *ret);
+void pt_attr_sideband(const struct pt_attr_spec *spec, uint64_t read_format,
+		      struct perf_event_attr *ret);

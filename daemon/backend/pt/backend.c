@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The back end for machines with Intel PT: the processor writes each branch of the target's threads into a ring of memory,
- * and nothing is read before a snapshot. How a target comes to its events is daemon/backend/pt/arm.c's: what is opened
- * daemon/backend/pt/choice.c finds out. daemon/backend/pt/events.c has it, and daemon/backend/pt/export.c writes it to the bundle. Whose
+ * The back end for machines with Intel PT: the processor writes each branch of the target's threads
+ * into a ring of memory, and nothing is read before a snapshot. How a target comes to its events is
+ * daemon/backend/pt/arm.c's: what is opened daemon/backend/pt/choice.c finds out.
+ * daemon/backend/pt/events.c has it, and daemon/backend/pt/export.c writes it to the bundle. Whose
  * events a target may share is daemon/backend/pt/sharing.c's.
  */
 #include <errno.h>
@@ -84,7 +85,8 @@ static void find_out(struct pt_machine *machine)
 	if (r < 0)
 		return;
 	if (!clocks_tsc_is_source()) {
-		(void)snprintf(why, size, "the kernel does not trust the TSC, which the trace's times are of");
+		(void)snprintf(why, size,
+			       "the kernel does not trust the TSC, which the trace's times are of");
 		return;
 	}
 	r = try_open(machine, lacks, sizeof(lacks));
@@ -108,10 +110,13 @@ static void on_newcomers(void *arg, uint64_t since_ns)
 	TAILQ_FOREACH(target, &targets->list, link) {
 		struct pt_recording *rec = pt_recording_of(target);
 
-		if (!rec || !rec->events || rec->misses || newcomers_count(pt_machine_of(targets)->newcomers, rec->events) == 0)
+		if (!rec || !rec->events || rec->misses ||
+		    newcomers_count(pt_machine_of(targets)->newcomers, rec->events) == 0)
 			continue;
 		rec->misses = true;
-		target_warn(target, "a CPU has come online since it was armed, and what runs there is not traced: arm it again");
+		target_warn(
+			target,
+			"a CPU has come online since it was armed, and what runs there is not traced: arm it again");
 	}
 	targets_cpus_changed(targets, since_ns);
 }
@@ -145,7 +150,8 @@ static void pt_close(void *data)
 	free(machine);
 }
 
-static bool pt_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
+static bool pt_probe(const struct targets *targets, const char **ret_method, char *why,
+		     size_t why_size)
 {
 	const struct pt_machine *machine = pt_machine_of(targets);
 
@@ -213,10 +219,14 @@ static struct pausable *pt_pausable(const struct target *target, const char **re
 		*ret_why = "only the trace of a process or a thread can be paused";
 	else if (target->children)
 		*ret_why = "children would inherit the breakpoint with the trace";
-	else if (rec->events && (rec->events->attrs[PT_EVENT_TRACE].inherit != (target->scope == TARGET_PROCESS) ||
-				 (target->scope == TARGET_PROCESS && !rec->events->attrs[PT_EVENT_TRACE].inherit_thread)))
-		*ret_why = "it shares the trace of another target, whose threads would inherit the breakpoint";
-	else if (rec->events && pt_resume_new(target->targets->base, machine->stopper, rec->events) < 0)
+	else if (rec->events &&
+		 (rec->events->attrs[PT_EVENT_TRACE].inherit != (target->scope == TARGET_PROCESS) ||
+		  (target->scope == TARGET_PROCESS &&
+		   !rec->events->attrs[PT_EVENT_TRACE].inherit_thread)))
+		*ret_why =
+			"it shares the trace of another target, whose threads would inherit the breakpoint";
+	else if (rec->events &&
+		 pt_resume_new(target->targets->base, machine->stopper, rec->events) < 0)
 		*ret_why = "no memory";
 	return *ret_why || !rec->events ? NULL : pt_resume_pausable(rec->events->resume);
 }
@@ -226,7 +236,8 @@ static struct pausable *pt_pausable(const struct target *target, const char **re
 static void leave(struct pt_recording *rec)
 {
 	if (rec->uses && pt_events_leave(rec->events))
-		(void)stopper_stop(pt_machine_of(rec->target->targets)->stopper, rec->events, NULL, NULL);
+		(void)stopper_stop(pt_machine_of(rec->target->targets)->stopper, rec->events, NULL,
+				   NULL);
 	rec->uses = false;
 }
 
@@ -252,7 +263,8 @@ static void pt_disarm(struct target *target)
 		if (!rec->shares)
 			pt_sharing_hand_over(target);
 		if (!rec->shares)
-			pt_machine_of(target->targets)->gone_blind_ns += pt_events_blind_ns(rec->events);
+			pt_machine_of(target->targets)->gone_blind_ns +=
+				pt_events_blind_ns(rec->events);
 	}
 	(void)pt_events_put(rec->events);
 	if (rec->looks)
@@ -271,7 +283,8 @@ static size_t pt_fds(const struct target *target)
 {
 	const struct pt_recording *rec = pt_recording_of(target);
 
-	return (rec && rec->events && !rec->shares ? pt_events_fds(rec->events) : 0) + (target->beside ? backend_sample.fds(target) : 0);
+	return (rec && rec->events && !rec->shares ? pt_events_fds(rec->events) : 0) +
+	       (target->beside ? backend_sample.fds(target) : 0);
 }
 
 static void pt_survey(struct target *target)
@@ -340,7 +353,10 @@ static struct json_object *pt_describe(const struct target *target)
 	json_add_uint(o, "events", rec->events ? pt_events_fds(rec->events) : 0);
 	json_add_bool(o, "shared", rec->events && rec->events->users > 1);
 	json_add_uint(o, "blind_ns", rec->events ? pt_events_blind_ns(rec->events) : 0);
-	json_add_uint(o, "cpus_not_traced", rec->events ? newcomers_count(pt_machine_of(target->targets)->newcomers, rec->events) : 0);
+	json_add_uint(o, "cpus_not_traced",
+		      rec->events ? newcomers_count(pt_machine_of(target->targets)->newcomers,
+						    rec->events)
+				  : 0);
 	json_add_uint(o, "left_out", rec->left_out);
 	list = json_add_new_array(o, "filters");
 	for (size_t i = 0; rec->filter && i < rec->filter->n; i++)

@@ -32,26 +32,31 @@ uint64_t pt_budget_bytes(const struct pt_budget *b)
 enum pt_budget_answer pt_budget_fit(struct pt_budget *b, char *why, size_t why_size)
 {
 	if (pt_budget_fds(b) + FDS_SPARE > b->fds_left) {
-		(void)snprintf(why, why_size,
-			       "%" PRIu64 " threads on %" PRIu64 " CPUs need %" PRIu64 " descriptors, %" PRIu64
-			       " are left (LimitNOFILE=): record it by --backend sample, or one thread by --tid",
-			       b->threads, b->cpus, pt_budget_fds(b), b->fds_left);
+		(void)snprintf(
+			why, why_size,
+			"%" PRIu64 " threads on %" PRIu64 " CPUs need %" PRIu64
+			" descriptors, %" PRIu64
+			" are left (LimitNOFILE=): record it by --backend sample, or one thread by --tid",
+			b->threads, b->cpus, pt_budget_fds(b), b->fds_left);
 		return PT_BUDGET_FDS;
 	}
-	while (b->aux_bytes > b->aux_min && (b->cpus * b->aux_bytes > b->total_bytes || pt_budget_bytes(b) > b->locked_left))
+	while (b->aux_bytes > b->aux_min &&
+	       (b->cpus * b->aux_bytes > b->total_bytes || pt_budget_bytes(b) > b->locked_left))
 		b->aux_bytes /= 2;
 	if (b->cpus * b->aux_bytes > b->total_bytes) {
 		(void)snprintf(why, why_size,
-			       "%" PRIu64 " CPUs need at least %" PRIu64 " KiB of trace memory, a target may have %" PRIu64
+			       "%" PRIu64 " CPUs need at least %" PRIu64
+			       " KiB of trace memory, a target may have %" PRIu64
 			       " KiB (pt_total_mib): record it by --backend sample",
 			       b->cpus, b->cpus * b->aux_bytes >> 10, b->total_bytes >> 10);
 		return PT_BUDGET_MEMORY;
 	}
 	if (pt_budget_bytes(b) > b->locked_left) {
-		(void)snprintf(why, why_size,
-			       "%" PRIu64 " CPUs need %" PRIu64 " KiB of locked memory, %" PRIu64
-			       " KiB are permitted (CAP_IPC_LOCK, LimitMEMLOCK=): record it by --backend sample",
-			       b->cpus, pt_budget_bytes(b) >> 10, b->locked_left >> 10);
+		(void)snprintf(
+			why, why_size,
+			"%" PRIu64 " CPUs need %" PRIu64 " KiB of locked memory, %" PRIu64
+			" KiB are permitted (CAP_IPC_LOCK, LimitMEMLOCK=): record it by --backend sample",
+			b->cpus, pt_budget_bytes(b) >> 10, b->locked_left >> 10);
 		return PT_BUDGET_LOCKED;
 	}
 	return PT_BUDGET_FITS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a PT recording would take, before anything of it is opened: descriptors, ring memory, locked memory. Each refusal is one
- * sentence with the alternative. Numbers in, an answer out.
+ * What a PT recording would take, before anything of it is opened: descriptors, ring memory, locked
+ * memory. Each refusal is one sentence with the alternative. Numbers in, an answer out.
  */
 #pragma once
 
@@ -31,8 +31,9 @@ enum pt_budget_answer { PT_BUDGET_FITS, PT_BUDGET_FDS, PT_BUDGET_MEMORY, PT_BUDG
 enum pt_budget_answer pt_budget_fit(struct pt_budget *b, char *why, size_t why_size);
 
 /*
- * The dummy event's overwrite ring of each CPU: a thread that runs for some microseconds only leaves a few hundred bytes of trace
- * and two records of 40 bytes, and both rings should reach back alike.
+ * The dummy event's overwrite ring of each CPU: a thread that runs for some microseconds only
+ * leaves a few hundred bytes of trace and two records of 40 bytes, and both rings should reach back
+ * alike.
  */
 uint64_t pt_side_ring_bytes(uint64_t aux_bytes);
 

@@ -37,8 +37,8 @@ static int list_threads(void *arg, pid_t **ret, size_t *ret_n)
 }
 
 /*
- * Of a recording that grows, those of processes that are new: what others have created since has inherited its events. Only a unit
- * grows.
+ * Of a recording that grows, those of processes that are new: what others have created since has
+ * inherited its events. Only a unit grows.
  */
 static int list_new_threads(struct pt_choice *choice, pid_t **ret, size_t *ret_n)
 {
@@ -91,7 +91,8 @@ static void open_events(struct pt_choice *choice)
 	int r = 0;
 
 	if (choice->filter) {
-		r = pt_filter_find(choice->filter, choice->proc_dirfd, choice->why, sizeof(choice->why));
+		r = pt_filter_find(choice->filter, choice->proc_dirfd, choice->why,
+				   sizeof(choice->why));
 		filter = text;
 	}
 	if (r == 0 && filter)
@@ -99,8 +100,9 @@ static void open_events(struct pt_choice *choice)
 	if (r == 0 && choice->grows)
 		r = pt_events_grow(choice->events, filter, list_threads, choice, cancel);
 	else if (r == 0)
-		r = pt_events_open(choice->attrs, filter, choice->to_come, choice->budget.aux_bytes, choice->closer,
-				   choice->host ? NULL : list_threads, choice, cancel, &choice->events);
+		r = pt_events_open(choice->attrs, filter, choice->to_come, choice->budget.aux_bytes,
+				   choice->closer, choice->host ? NULL : list_threads, choice,
+				   cancel, &choice->events);
 	choice->job.result = r == -ENOENT ? -ESRCH : r;
 }
 
@@ -154,7 +156,8 @@ int pt_choice_new(const struct target *target, struct pt_choice **ret)
 	if (rec->events) {
 		choice->events = pt_events_ref(rec->events);
 		choice->grows = true;
-		choice->anew = rec->cgroup != choice->cgroup && !rec->shares && rec->events->users == 1;
+		choice->anew = rec->cgroup != choice->cgroup && !rec->shares &&
+			       rec->events->users == 1;
 	}
 	if (target->children) {
 		r = members_pids(target, false, &choice->pids, &choice->n_pids);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening the events of a PT recording: sampling begins to record the waits, then the threads are counted on a thread, the
- * budget is checked on the loop, and events are opened on a thread. Of a recording that exists, only those of threads that it
- * has not.
+ * Opening the events of a PT recording: sampling begins to record the waits, then the threads are
+ * counted on a thread, the budget is checked on the loop, and events are opened on a thread. Of a
+ * recording that exists, only those of threads that it has not.
  */
 #pragma once
 
@@ -26,7 +26,8 @@ struct pt_choice {
 	struct pt_events *events; /* opened; or referenced, to be grown */
 	struct pt_filter *filter; /* referenced; NULL: none */
 	bool grows;
-	bool anew; /* its unit was started again: nobody is there any more of those that the events are of */
+	/* its unit was started again: nobody is there any more of those that the events are of */
+	bool anew;
 	uint64_t cgroup; /* the unit's */
 	char why[160]; /* of TARGET_E_* as the result */
 	char holders[200]; /* who may hold the PMU, where it is busy */

@@ -13,7 +13,10 @@
 #include "daemon/backend/pt/resume.h"
 #include "daemon/base/closer.h"
 
-/* A look at a process that finds no new thread ends the search; a process that makes them faster than that is left as it is. */
+/*
+ * A look at a process that finds no new thread ends the search; a process that makes them faster
+ * than that is left as it is.
+ */
 #define LOOKS_MAX 64
 
 /* ---- opening */
@@ -29,20 +32,26 @@ static void batch_close(struct pt_batch *batch)
 }
 
 /*
- * A thread that has come since the last look has its tracing event by inheritance, on all CPUs or on those that were opened
- * when it was created.
+ * A thread that has come since the last look has its tracing event by inheritance, on all CPUs or
+ * on those that were opened when it was created.
  */
 static int open_batch(const struct pt_events *events, size_t aux_bytes, const pid_t *tids, size_t n,
 		      const atomic_bool *cancel, struct pt_batch *ret)
 {
 	const struct pt_batch *first = events->first;
 	_cleanup_(batch_close) struct pt_batch batch = {0};
-	struct eventset_spec spec = {.subjects = tids, .n_subjects = n, .to_come = events->to_come, .cancel = cancel};
+	struct eventset_spec spec = {.subjects = tids,
+				     .n_subjects = n,
+				     .to_come = events->to_come,
+				     .cancel = cancel};
 	int r;
 
 	spec.attr = events->attrs[PT_EVENT_TRACE];
 	if (first) {
-		/* Of a CPU that was offline when they were opened, and is not to come, these threads have no event either. */
+		/*
+		 * Of a CPU that was offline when they were opened, and is not to come, these
+		 * threads have no event either.
+		 */
 		spec.join = spec.cpus_of = &first->sets[PT_EVENT_TRACE];
 		spec.busy_is_covered = true;
 	} else {
@@ -109,7 +118,8 @@ static int adopt(struct pt_events *events, struct pt_batch *opened)
 }
 
 /* `tids` NULL: the machine's CPUs. */
-static int add_batch(struct pt_events *events, size_t aux_bytes, const pid_t *tids, size_t n, const atomic_bool *cancel)
+static int add_batch(struct pt_events *events, size_t aux_bytes, const pid_t *tids, size_t n,
+		     const atomic_bool *cancel)
 {
 	struct pt_batch batch = {0};
 	int r;
@@ -124,7 +134,8 @@ static int add_batch(struct pt_events *events, size_t aux_bytes, const pid_t *ti
 }
 
 /* One look: 1: it has opened events, so some thread was not covered; 0: it has not; -errno. */
-static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
+static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads, void *arg,
+		const atomic_bool *cancel)
 {
 	_cleanup_free_ pid_t *tids = NULL;
 	size_t n;
@@ -145,8 +156,8 @@ static int look(struct pt_events *events, size_t aux_bytes, pt_threads_fn thread
 	return r < 0 ? r : 1;
 }
 
-static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads, void *arg,
-			      const atomic_bool *cancel)
+static int look_until_covered(struct pt_events *events, size_t aux_bytes, pt_threads_fn threads,
+			      void *arg, const atomic_bool *cancel)
 {
 	int r = 1;
 
@@ -185,7 +196,10 @@ static void close_remains(void *data)
 	free(remains);
 }
 
-/* Behind what others have joined to their groups, which waits in the same queue: as struct pausable_ops says. False: no memory. */
+/*
+ * Behind what others have joined to their groups, which waits in the same queue: as struct
+ * pausable_ops says. False: no memory.
+ */
 static bool close_in_order(struct pt_events *events, struct closer *closer)
 {
 	struct remains *remains = calloc(1, sizeof(*remains));
@@ -199,7 +213,9 @@ static bool close_in_order(struct pt_events *events, struct closer *closer)
 	return true;
 }
 
-/* `closer` NULL: what is open is closed by this thread, which may wait. The closer is the loop's. */
+/*
+ * `closer` NULL: what is open is closed by this thread, which may wait. The closer is the loop's.
+ */
 static void destroy(struct pt_events *events, struct closer *closer)
 {
 	struct resume_sets resumes;
@@ -230,8 +246,9 @@ static bool somebody_elses(const struct pt_events *events, pt_threads_fn threads
 	return pid_set_is_reused(&events->tids, tids, n);
 }
 
-int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter, bool to_come, size_t aux_bytes,
-		   struct closer *closer, pt_threads_fn threads, void *arg, const atomic_bool *cancel, struct pt_events **ret)
+int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const char *filter,
+		   bool to_come, size_t aux_bytes, struct closer *closer, pt_threads_fn threads,
+		   void *arg, const atomic_bool *cancel, struct pt_events **ret)
 {
 	struct pt_events *events = calloc(1, sizeof(*events));
 	const struct pt_batch *batch;
@@ -273,7 +290,8 @@ int pt_events_open(const struct perf_event_attr attrs[PT_EVENT_KINDS], const cha
 	return 0;
 }
 
-int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg, const atomic_bool *cancel)
+int pt_events_grow(struct pt_events *events, const char *filter, pt_threads_fn threads, void *arg,
+		   const atomic_bool *cancel)
 {
 	int r;
 
@@ -299,7 +317,10 @@ void pt_events_forget(struct pt_events *events)
 	struct pt_batches gone = STAILQ_HEAD_INITIALIZER(gone);
 	struct pt_batch *first, *batch;
 
-	/* Until they are closed: a thread that still has one would be taken for one that is covered. */
+	/*
+	 * Until they are closed: a thread that still has one would be taken for one that is
+	 * covered.
+	 */
 	(void)pthread_mutex_lock(&events->growing);
 	(void)pthread_mutex_lock(&events->switching);
 	(void)pthread_mutex_lock(&events->lock);
@@ -355,7 +376,8 @@ static unsigned int holders(struct pt_events *events)
 /* Under `switching`. How long it was stopped. */
 static uint64_t enable_cpu(struct pt_events *events, size_t cpu)
 {
-	struct pt_gap gap = {.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu], .from_ns = events->stopped_ns[cpu]};
+	struct pt_gap gap = {.cpu = events->first->sets[PT_EVENT_TRACE].cpus[cpu],
+			     .from_ns = events->stopped_ns[cpu]};
 
 	if (!events->stopped_ns[cpu])
 		return 0;
@@ -444,7 +466,8 @@ bool pt_events_leave(struct pt_events *events)
 /* ---- the tracing events' own rings */
 
 /* As long as there is room for its kind. */
-static void keep_record(struct pt_events *events, const struct perf_event_header *h, size_t max, size_t *n)
+static void keep_record(struct pt_events *events, const struct perf_event_header *h, size_t max,
+			size_t *n)
 {
 	if (*n + h->size > max)
 		return;
@@ -464,7 +487,8 @@ static void take_record(struct pt_events *events, const struct perf_event_header
 		keep_record(events, h, PT_STARTS_BYTES, &events->n_starts);
 		break;
 	case PERF_RECORD_AUX:
-		if (h->size < sizeof(*aux) || !(aux->flags & (PERF_AUX_FLAG_TRUNCATED | PERF_AUX_FLAG_PARTIAL)))
+		if (h->size < sizeof(*aux) ||
+		    !(aux->flags & (PERF_AUX_FLAG_TRUNCATED | PERF_AUX_FLAG_PARTIAL)))
 			break;
 		events->losses.truncated += (aux->flags & PERF_AUX_FLAG_TRUNCATED) != 0;
 		events->losses.partial += (aux->flags & PERF_AUX_FLAG_PARTIAL) != 0;

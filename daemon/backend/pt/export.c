@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a frozen PT recording becomes. First each CPU's area is copied to private memory and the CPU goes on; then come the
- * records, on the clock of all others of tracerd: TIME_CONV converts the trace's TSC to CLOCK_MONOTONIC_RAW.
+ * What a frozen PT recording becomes. First each CPU's area is copied to private memory and the CPU
+ * goes on; then come the records, on the clock of all others of tracerd: TIME_CONV converts the
+ * trace's TSC to CLOCK_MONOTONIC_RAW.
  *
- * Event ids are replaced by fixed ones, so that the file's event table does not depend on the number of open descriptors.
+ * Event ids are replaced by fixed ones, so that the file's event table does not depend on the
+ * number of open descriptors.
  */
 #include "daemon/backend/pt/export.h"
 
@@ -25,7 +27,10 @@
 
 /* No ids of the kernel's, of the side-band log, or of samples. */
 #define PT_ID(event) (0x4000000000000100ULL + (uint64_t)(event))
-/* Beyond that the two readings of the clocks are of before and after a suspend, or too close to each other. */
+/*
+ * Beyond that the two readings of the clocks are of before and after a suspend, or too close to
+ * each other.
+ */
 #define PACE_PPM 10
 #define PPM 1000000
 #define COPIES_MAX 3 /* of one area in one snapshot */
@@ -35,7 +40,11 @@
 struct pt_area {
 	int cpu;
 	struct aux_copy aux; /* until resume */
-	uint64_t stopped_ns; /* since when it was not traced for a copy before this one that was not done at the freeze; 0: it was */
+	/*
+	 * since when it was not traced for a copy before this one that was not done at the freeze;
+	 * 0: it was
+	 */
+	uint64_t stopped_ns;
 	uint64_t bytes, copy_ns, blind_ns;
 	bool wrapped;
 	struct ring_copy switches; /* set aside: until they are written, or resume */
@@ -50,7 +59,8 @@ struct pt_frozen {
 	struct pt_machine *machine;
 	bool is_part; /* the events have more than this target */
 	struct pt_filter *filter; /* referenced; NULL: none */
-	bool held; /* the events are frozen for it; the loop's and, while its areas are taken, the thread's */
+	/* the events are frozen for it; the loop's and, while its areas are taken, the thread's */
+	bool held;
 	bool taken; /* the areas are copied */
 	bool recorded; /* until the freeze */
 	struct stopping *stopping; /* NULL: all CPUs were stopped */
@@ -78,8 +88,8 @@ static struct pt_frozen *pt_of(const struct frozen *frozen)
 /* ---- freezing, on the loop */
 
 /*
- * By the readings at the begin and now. The kernel's own pace of the TSC is a check on it: after a suspend the TSC may have
- * counted on or begun anew.
+ * By the readings at the begin and now. The kernel's own pace of the TSC is a check on it: after a
+ * suspend the TSC may have counted on or begun anew.
  */
 static struct timeconv convert(const struct pt_events *events, const struct timeconv_moment *now)
 {
@@ -100,7 +110,10 @@ static struct timeconv convert(const struct pt_events *events, const struct time
 	return conv;
 }
 
-/* When it is frozen for this one: what is stopped by then stays so. What has ended is stopped for no copy. */
+/*
+ * When it is frozen for this one: what is stopped by then stays so. What has ended is stopped for
+ * no copy.
+ */
 static void keep_gaps(struct pt_frozen *pt)
 {
 	(void)pthread_mutex_lock(&pt->events->lock);
@@ -198,7 +211,10 @@ int pt_export_freeze(struct target *target, struct frozen *frozen)
 
 /* ---- taking, on the copier thread */
 
-/* A thread that was born while all were stopped may have written meanwhile: then it is copied again. */
+/*
+ * A thread that was born while all were stopped may have written meanwhile: then it is copied
+ * again.
+ */
 static int take_area(struct pt_frozen *pt, size_t i, struct pt_area *area)
 {
 	const struct eventset *trace = &pt->events->first->sets[PT_EVENT_TRACE];
@@ -243,7 +259,10 @@ static int take(struct pt_frozen *pt)
 		area->blind_ns = pt_events_resume_cpu(pt->events, i);
 	}
 	pt->taken = true;
-	/* Its copy may have to wait for long, and needs them no more. Whoever else has frozen them lets each CPU go on in its turn. */
+	/*
+	 * Its copy may have to wait for long, and needs them no more. Whoever else has frozen them
+	 * lets each CPU go on in its turn.
+	 */
 	pt->held = false;
 	pt_events_thaw(pt->events);
 	pt_events_go_on(pt->events);
@@ -267,7 +286,8 @@ static uint64_t take_switches(struct pt_frozen *pt, uint64_t max_bytes)
 	for (size_t i = 0; i < pt->n_areas; i++) {
 		struct pt_area *area = &pt->areas[i];
 
-		if (!side->rings[i].base || side->rings[i].size > max_bytes - bytes || ring_copy(&side->rings[i], &area->switches) < 0)
+		if (!side->rings[i].base || side->rings[i].size > max_bytes - bytes ||
+		    ring_copy(&side->rings[i], &area->switches) < 0)
 			continue;
 		area->has_switches = true;
 		bytes += side->rings[i].size;
@@ -311,28 +331,31 @@ static int write_info(const struct frozen *frozen, struct perfdata_writer *w)
 	_cleanup_free_ char *filter = pt->filter ? pt_filter_perf_text(pt->filter) : NULL;
 	const size_t filter_len = filter ? strlen(filter) + 1 : 0;
 	struct perfabi_auxtrace_info_pt info = {
-		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO, .size = (uint16_t)(sizeof(info) + PAD8(filter_len))},
+		.header = {.type = PERFABI_RECORD_AUXTRACE_INFO,
+			   .size = (uint16_t)(sizeof(info) + PAD8(filter_len))},
 		.type = PERFABI_AUXTRACE_INTEL_PT,
-		.words = {
-			[PERFABI_PT_PMU_TYPE] = pmu->type,
-			[PERFABI_PT_TIME_SHIFT] = pt->conv.shift,
-			[PERFABI_PT_TIME_MULT] = pt->conv.mult,
-			[PERFABI_PT_TIME_ZERO] = pt->conv.zero,
-			[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
-			[PERFABI_PT_TSC_BIT] = pt_pmu_bits(pmu, PT_TERM_TSC),
-			[PERFABI_PT_NORETCOMP_BIT] = pt_pmu_bits(pmu, PT_TERM_NORETCOMP),
-			[PERFABI_PT_HAVE_SCHED_SWITCH] =
-				pt->events->of_cpus ? PERFABI_PT_SWITCHES_OF_CPUS : PERFABI_PT_SWITCHES_OF_TASKS,
-			[PERFABI_PT_SNAPSHOT_MODE] = 1,
-			[PERFABI_PT_PER_CPU_MMAPS] = 1,
-			[PERFABI_PT_MTC_BIT] = pt_pmu_bits(pmu, PT_TERM_MTC),
-			[PERFABI_PT_MTC_FREQ_BITS] = pt_pmu_bits(pmu, PT_TERM_MTC_PERIOD),
-			[PERFABI_PT_TSC_CTC_N] = pmu->tsc_ctc_n,
-			[PERFABI_PT_TSC_CTC_D] = pmu->tsc_ctc_d,
-			[PERFABI_PT_CYC_BIT] = pt_pmu_bits(pmu, PT_TERM_CYC),
-			[PERFABI_PT_MAX_NONTURBO_RATIO] = pmu->max_nonturbo_ratio,
-			[PERFABI_PT_FILTER_STR_LEN] = filter_len,
-		},
+		.words =
+			{
+				[PERFABI_PT_PMU_TYPE] = pmu->type,
+				[PERFABI_PT_TIME_SHIFT] = pt->conv.shift,
+				[PERFABI_PT_TIME_MULT] = pt->conv.mult,
+				[PERFABI_PT_TIME_ZERO] = pt->conv.zero,
+				[PERFABI_PT_CAP_USER_TIME_ZERO] = 1,
+				[PERFABI_PT_TSC_BIT] = pt_pmu_bits(pmu, PT_TERM_TSC),
+				[PERFABI_PT_NORETCOMP_BIT] = pt_pmu_bits(pmu, PT_TERM_NORETCOMP),
+				[PERFABI_PT_HAVE_SCHED_SWITCH] =
+					pt->events->of_cpus ? PERFABI_PT_SWITCHES_OF_CPUS
+							    : PERFABI_PT_SWITCHES_OF_TASKS,
+				[PERFABI_PT_SNAPSHOT_MODE] = 1,
+				[PERFABI_PT_PER_CPU_MMAPS] = 1,
+				[PERFABI_PT_MTC_BIT] = pt_pmu_bits(pmu, PT_TERM_MTC),
+				[PERFABI_PT_MTC_FREQ_BITS] = pt_pmu_bits(pmu, PT_TERM_MTC_PERIOD),
+				[PERFABI_PT_TSC_CTC_N] = pmu->tsc_ctc_n,
+				[PERFABI_PT_TSC_CTC_D] = pmu->tsc_ctc_d,
+				[PERFABI_PT_CYC_BIT] = pt_pmu_bits(pmu, PT_TERM_CYC),
+				[PERFABI_PT_MAX_NONTURBO_RATIO] = pmu->max_nonturbo_ratio,
+				[PERFABI_PT_FILTER_STR_LEN] = filter_len,
+			},
 	};
 	const struct perfabi_time_conv conv = {
 		.header = {.type = PERFABI_RECORD_TIME_CONV, .size = sizeof(conv)},
@@ -380,12 +403,14 @@ static bool is_subject(const struct frozen *frozen, uint32_t pid, uint32_t tid, 
 {
 	if (frozen->scope == TARGET_HOST)
 		return true;
-	return (frozen->scope != TARGET_THREAD || tid == (uint32_t)frozen->tid) && frozen_has(frozen, pid, time_ns);
+	return (frozen->scope != TARGET_THREAD || tid == (uint32_t)frozen->tid) &&
+	       frozen_has(frozen, pid, time_ns);
 }
 
 /*
- * The trace has the bytes of all threads of the recording, one after the other, and who is none of this target's is nobody for a
- * reader: what it executes is not to be taken for the target's. False: the record says nothing of the target.
+ * The trace has the bytes of all threads of the recording, one after the other, and who is none of
+ * this target's is nobody for a reader: what it executes is not to be taken for the target's.
+ * False: the record says nothing of the target.
  */
 static bool mask_others(const struct frozen *frozen, uint8_t *record, struct perfabi_sample_id *id)
 {
@@ -394,7 +419,8 @@ static bool mask_others(const struct frozen *frozen, uint8_t *record, struct per
 	struct perfabi_switch_cpu_wide *sw = (void *)record;
 	const bool whole = pt_of(frozen)->events->of_cpus;
 
-	if (h->type == PERF_RECORD_SWITCH_CPU_WIDE && h->size >= sizeof(*sw) + sizeof(*id) && sw->next_prev_tid && frozen->scope != TARGET_HOST &&
+	if (h->type == PERF_RECORD_SWITCH_CPU_WIDE && h->size >= sizeof(*sw) + sizeof(*id) &&
+	    sw->next_prev_tid && frozen->scope != TARGET_HOST &&
 	    !is_subject(frozen, sw->next_prev_pid, sw->next_prev_tid, id->time))
 		sw->next_prev_pid = sw->next_prev_tid = PERFABI_NOBODY;
 	if (is_subject(frozen, id->pid, id->tid, id->time))
@@ -410,8 +436,8 @@ static bool mask_others(const struct frozen *frozen, uint8_t *record, struct per
 	return true;
 }
 
-static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event event, struct perfdata_writer *w,
-			struct frozen_stats *stats)
+static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event event,
+			struct perfdata_writer *w, struct frozen_stats *stats)
 {
 	const struct perf_event_header *h = (const void *)record;
 	struct perfabi_sample_id *id;
@@ -429,7 +455,10 @@ static int write_record(struct frozen *frozen, uint8_t *record, enum pt_event ev
 	return perfdata_write(w, record, h->size);
 }
 
-/* Who ran when the recording began (ITRACE_START), and where the trace stopped (AUX): a reader says what it means. */
+/*
+ * Who ran when the recording began (ITRACE_START), and where the trace stopped (AUX): a reader says
+ * what it means.
+ */
 static int write_kept(struct frozen *frozen, struct perfdata_writer *w, struct frozen_stats *stats)
 {
 	const struct pt_events *events = pt_of(frozen)->events;
@@ -447,8 +476,8 @@ static int write_kept(struct frozen *frozen, struct perfdata_writer *w, struct f
 	return r;
 }
 
-static int write_switches(struct frozen *frozen, const struct ring *ring, struct pt_area *area, struct perfdata_writer *w,
-			  struct frozen_stats *stats)
+static int write_switches(struct frozen *frozen, const struct ring *ring, struct pt_area *area,
+			  struct perfdata_writer *w, struct frozen_stats *stats)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = area->switches;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -470,7 +499,9 @@ static int write_switches(struct frozen *frozen, const struct ring *ring, struct
 		const struct perf_event_header *h = (const void *)record;
 
 		if (h->type == PERF_RECORD_LOST) {
-			stats->lost += h->size >= sizeof(struct perfabi_lost) ? ((const struct perfabi_lost *)h)->lost : 0;
+			stats->lost += h->size >= sizeof(struct perfabi_lost)
+					       ? ((const struct perfabi_lost *)h)->lost
+					       : 0;
 			continue;
 		}
 		if (h->type != PERF_RECORD_SWITCH && h->type != PERF_RECORD_SWITCH_CPU_WIDE)
@@ -485,8 +516,10 @@ static int write_switches(struct frozen *frozen, const struct ring *ring, struct
 static int write_area(struct pt_frozen *pt, uint32_t idx, struct perfdata_writer *w)
 {
 	const struct pt_area *area = &pt->areas[idx];
-	const struct perfabi_auxtrace record = {
-		.reference = pt->reference, .idx = idx, .tid = UINT32_MAX, .cpu = (uint32_t)area->cpu};
+	const struct perfabi_auxtrace record = {.reference = pt->reference,
+						.idx = idx,
+						.tid = UINT32_MAX,
+						.cpu = (uint32_t)area->cpu};
 	int r;
 
 	if (area->aux.len == 0)
@@ -507,7 +540,8 @@ static uint64_t complete_from(const struct frozen *frozen)
 
 	for (size_t i = 0; i < pt->n_areas; i++) {
 		const struct pt_area *area = &pt->areas[i];
-		const uint64_t oldest = area->oldest_switch_ns ? area->oldest_switch_ns : frozen->raw_ns;
+		const uint64_t oldest = area->oldest_switch_ns ? area->oldest_switch_ns
+							       : frozen->raw_ns;
 
 		if (area->switches_wrapped && oldest > from)
 			from = oldest;
@@ -530,7 +564,8 @@ int pt_export_copy(struct frozen *frozen, struct perfdata_writer *w, struct froz
 		r = write_kept(frozen, w, stats);
 	for (size_t i = 0; r == 0 && i < pt->n_areas; i++) {
 		if (sets[PT_EVENT_SIDE].rings[i].base)
-			r = write_switches(frozen, &sets[PT_EVENT_SIDE].rings[i], &pt->areas[i], w, stats);
+			r = write_switches(frozen, &sets[PT_EVENT_SIDE].rings[i], &pt->areas[i], w,
+					   stats);
 		stats->copy_ns += pt->areas[i].copy_ns;
 	}
 	for (size_t i = 0; r == 0 && i < pt->n_areas; i++)
@@ -587,7 +622,8 @@ static void add_gap(const struct pt_gap *gap, struct json_object *gaps)
 	json_append(gaps, o);
 }
 
-static void add_missed(const struct frozen *frozen, const struct pt_missed_cpu *missed, struct json_object *gaps)
+static void add_missed(const struct frozen *frozen, const struct pt_missed_cpu *missed,
+		       struct json_object *gaps)
 {
 	struct json_object *o = json_object_new_object();
 	char kind[96];
@@ -604,7 +640,8 @@ static void add_missed(const struct frozen *frozen, const struct pt_missed_cpu *
 		return;
 	/* Who waits, and for how long, is not known either. */
 	o = json_object_new_object();
-	(void)snprintf(kind, sizeof(kind), "cpu %d came online later, its switches are not recorded", missed->cpu);
+	(void)snprintf(kind, sizeof(kind),
+		       "cpu %d came online later, its switches are not recorded", missed->cpu);
 	json_add_string(o, "kind", kind);
 	json_add_uint(o, "from_ns", missed->from_ns);
 	json_add_uint(o, "to_ns", frozen->raw_ns);
@@ -650,8 +687,8 @@ static void add_filter(const struct pt_filter *filter, struct json_object *list)
 	}
 }
 
-void pt_export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
-		    struct json_object *gaps)
+void pt_export_meta(const struct frozen *frozen, struct json_object *events,
+		    struct json_object *losses, struct json_object *gaps)
 {
 	const struct pt_frozen *pt = pt_of(frozen);
 	struct json_object *o = json_add_new_object(events, "pt");
@@ -676,7 +713,9 @@ void pt_export_meta(const struct frozen *frozen, struct json_object *events, str
 		add_gap(&pt->gaps[i], gaps);
 	for (size_t i = 0; i < pt->n_areas; i++)
 		if (pt->areas[i].stopped_ns && pt->areas[i].stopped_ns < frozen->raw_ns)
-			add_gap(&(struct pt_gap){pt->areas[i].cpu, pt->areas[i].stopped_ns, frozen->raw_ns}, gaps);
+			add_gap(&(struct pt_gap){pt->areas[i].cpu, pt->areas[i].stopped_ns,
+						 frozen->raw_ns},
+				gaps);
 	add_pauses(frozen, gaps);
 	for (size_t i = 0; i < pt->n_missed; i++)
 		if (pt->missed[i].from_ns < frozen->raw_ns)

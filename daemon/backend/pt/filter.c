@@ -30,7 +30,8 @@ static bool number(const char **p, uint64_t max, uint64_t *ret)
 	const char *s = *p;
 
 	for (; *s >= '0' && *s <= '9'; s++)
-		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v) || v > max)
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v) || v > max)
 			return false;
 	if (s == *p || *s != ':')
 		return false;
@@ -45,11 +46,13 @@ int pt_range_parse(const char *text, struct pt_range *ret)
 	uint64_t maj, min;
 	size_t len;
 
-	if (!number(&text, UINT32_MAX, &maj) || !number(&text, UINT32_MAX, &min) || !number(&text, UINT64_MAX, &range.ino) ||
-	    !number(&text, INT64_MAX, &range.offset) || !number(&text, INT64_MAX, &range.size))
+	if (!number(&text, UINT32_MAX, &maj) || !number(&text, UINT32_MAX, &min) ||
+	    !number(&text, UINT64_MAX, &range.ino) || !number(&text, INT64_MAX, &range.offset) ||
+	    !number(&text, INT64_MAX, &range.size))
 		return -EINVAL;
 	len = strlen(text);
-	if (range.ino == 0 || range.size == 0 || range.size > INT64_MAX - range.offset || len == 0 || len > PT_FILTER_NAME_MAX)
+	if (range.ino == 0 || range.size == 0 || range.size > INT64_MAX - range.offset ||
+	    len == 0 || len > PT_FILTER_NAME_MAX)
 		return -EINVAL;
 	range.maj = (uint32_t)maj;
 	range.min = (uint32_t)min;
@@ -100,8 +103,8 @@ struct pt_filter *pt_filter_put(struct pt_filter *f)
 /* ---- the files */
 
 /*
- * Of the file system of this device, as a mount table has it: "36 35 8:1 / / rw,relatime shared:1 - ext4 ...". Nothing asks the
- * file system itself, which a program may serve, and let wait.
+ * Of the file system of this device, as a mount table has it: "36 35 8:1 / / rw,relatime shared:1 -
+ * ext4 ...". Nothing asks the file system itself, which a program may serve, and let wait.
  */
 static bool is_served(const char *mounts, uint32_t maj, uint32_t min)
 {
@@ -113,7 +116,8 @@ static bool is_served(const char *mounts, uint32_t maj, uint32_t min)
 		if (!type || sscanf(line, "%*u %*u %u:%u ", &a, &b) != 2 || a != maj || b != min)
 			continue;
 		type += 3;
-		return strncmp(type, "fuse", 4) == 0 && strchr(" .b", type[4]); /* fuse, fuse.NAME, fuseblk */
+		/* fuse, fuse.NAME, fuseblk */
+		return strncmp(type, "fuse", 4) == 0 && strchr(" .b", type[4]);
 	}
 	return false;
 }
@@ -128,12 +132,18 @@ static int check_not_served(const struct pt_range *range, int proc_dirfd, char *
 	if (r < 0)
 		return r;
 	if (is_served(mounts, range->maj, range->min))
-		return refusal(why, size, TARGET_E_UNSUPPORTED, "%.64s: its file is on FUSE, where a program can let tracerd wait", range->name);
+		return refusal(why, size, TARGET_E_UNSUPPORTED,
+			       "%.64s: its file is on FUSE, where a program can let tracerd wait",
+			       range->name);
 	return 0;
 }
 
-/* By the kernel's own link to what is mapped, or where that is refused by its path in the target's mount namespace. */
-static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *path, bool *ret_by_link)
+/*
+ * By the kernel's own link to what is mapped, or where that is refused by its path in the target's
+ * mount namespace.
+ */
+static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *path,
+		       bool *ret_by_link)
 {
 	_cleanup_close_ int root_fd = -1;
 	char link[64];
@@ -153,8 +163,8 @@ static int open_mapped(int proc_dirfd, const struct proc_map *map, const char *p
 }
 
 /*
- * What overlayfs maps is a file below it, by whose inode the kernel compares: a filter on the one that has the name would match
- * nothing.
+ * What overlayfs maps is a file below it, by whose inode the kernel compares: a filter on the one
+ * that has the name would match nothing.
  */
 static int check_file(const struct pt_range *range, int fd, bool by_link, char *why, size_t size)
 {
@@ -164,19 +174,23 @@ static int check_file(const struct pt_range *range, int fd, bool by_link, char *
 	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
 		return -errno;
 	if (fs.f_type == OVERLAYFS_SUPER_MAGIC)
-		return refusal(why, size, TARGET_E_UNSUPPORTED,
-			   "%.64s: its file is on overlayfs, where the kernel's address filters match nothing", range->name);
+		return refusal(
+			why, size, TARGET_E_UNSUPPORTED,
+			"%.64s: its file is on overlayfs, where the kernel's address filters match nothing",
+			range->name);
 	/* stat() has another device on btrfs: the kernel's own link needs none. */
 	if (!S_ISREG(st.st_mode) || st.st_ino != range->ino ||
 	    (!by_link && (major(st.st_dev) != range->maj || minor(st.st_dev) != range->min)))
 		return refusal(why, size, TARGET_E_GONE,
-				       "%.64s: under the path of its file there is another file by now", range->name);
+			       "%.64s: under the path of its file there is another file by now",
+			       range->name);
 	return 0;
 }
 
 /*
- * The kernel takes a mapping that only touches a range for one that has it, and then traces nothing of it: the one before, when
- * it looks for the file, and the one behind, when that is mapped later. So a range keeps off the edges of its mapping.
+ * The kernel takes a mapping that only touches a range for one that has it, and then traces nothing
+ * of it: the one before, when it looks for the file, and the one behind, when that is mapped later.
+ * So a range keeps off the edges of its mapping.
  */
 static void keep_off_edges(struct pt_range *range, const struct proc_map *map)
 {
@@ -190,7 +204,8 @@ static void keep_off_edges(struct pt_range *range, const struct proc_map *map)
 	range->size = end > range->offset ? end - range->offset : 1;
 }
 
-static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, size_t len, char *why, size_t size)
+static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, size_t len, char *why,
+		    size_t size)
 {
 	_cleanup_free_ char *path = NULL;
 	_cleanup_close_ int fd = -1;
@@ -198,10 +213,13 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 	struct proc_map map;
 	int r;
 
-	if (proc_map_find_code(maps, len, range->maj, range->min, range->ino, range->offset, &map) < 0)
-		return refusal(why, size, TARGET_E_BAD, "%.64s: the process does not have this code mapped", range->name);
+	if (proc_map_find_code(maps, len, range->maj, range->min, range->ino, range->offset,
+			       &map) < 0)
+		return refusal(why, size, TARGET_E_BAD,
+			       "%.64s: the process does not have this code mapped", range->name);
 	if (map.path_len >= PATH_MAX)
-		return refusal(why, size, TARGET_E_BAD, "%.64s: the path of its file is too long", range->name);
+		return refusal(why, size, TARGET_E_BAD, "%.64s: the path of its file is too long",
+			       range->name);
 	path = strndup(map.path, map.path_len);
 	if (!path)
 		return -ENOMEM;
@@ -210,7 +228,8 @@ static int find_one(struct pt_range *range, int proc_dirfd, const char *maps, si
 		return r;
 	fd = open_mapped(proc_dirfd, &map, path, &by_link);
 	if (fd == -ENOENT || fd == -ELOOP)
-		return refusal(why, size, TARGET_E_GONE, "%.64s: its file cannot be found any more", range->name);
+		return refusal(why, size, TARGET_E_GONE, "%.64s: its file cannot be found any more",
+			       range->name);
 	if (fd < 0)
 		return fd;
 	r = check_file(range, fd, by_link, why, size);
@@ -244,7 +263,8 @@ void pt_filter_kernel_text(const struct pt_filter *f, char ret[PT_FILTER_KERNEL_
 	size_t len = 0;
 
 	for (size_t i = 0; i < f->n; i++)
-		len += (size_t)snprintf(ret + len, PT_FILTER_KERNEL_MAX - len, "%sfilter 0x%" PRIx64 "/0x%" PRIx64 "@/proc/self/fd/%d",
+		len += (size_t)snprintf(ret + len, PT_FILTER_KERNEL_MAX - len,
+					"%sfilter 0x%" PRIx64 "/0x%" PRIx64 "@/proc/self/fd/%d",
 					i ? "," : "", f->v[i].offset, f->v[i].size, f->v[i].fd);
 }
 
@@ -265,8 +285,9 @@ char *pt_filter_perf_text(const struct pt_filter *f)
 
 		text = NULL;
 		if (!perf_can_read(f->v[i].path) ||
-		    asprintf(&text, "%s%sfilter 0x%" PRIx64 "/0x%" PRIx64 "@%s", before ? before : "", before ? "," : "", f->v[i].offset,
-			     f->v[i].size, f->v[i].path) < 0)
+		    asprintf(&text, "%s%sfilter 0x%" PRIx64 "/0x%" PRIx64 "@%s",
+			     before ? before : "", before ? "," : "", f->v[i].offset, f->v[i].size,
+			     f->v[i].path) < 0)
 			return NULL;
 	}
 	return text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may hold the PMU: the processes that have perf events open. The kernel does not tell of which PMU they are. Reads /proc,
- * on any thread.
+ * Who may hold the PMU: the processes that have perf events open. The kernel does not tell of which
+ * PMU they are. Reads /proc, on any thread.
  */
 #pragma once
 

@@ -58,7 +58,8 @@ static void on_telling(evutil_socket_t fd, short what, void *arg)
 	n->changed(n->arg, since);
 }
 
-int newcomers_new(struct event_base *base, void (*changed)(void *arg, uint64_t since_ns), void *arg, struct newcomers **ret)
+int newcomers_new(struct event_base *base, void (*changed)(void *arg, uint64_t since_ns), void *arg,
+		  struct newcomers **ret)
 {
 	struct newcomers *n = calloc(1, sizeof(*n));
 
@@ -140,7 +141,9 @@ static int note(struct newcomers *n, const struct cpuwatch_change *change)
 	if (!bigger)
 		return -ENOMEM;
 	n->v = bigger;
-	n->v[n->n++] = (struct change){.cpu = change->cpu, .epoch = n->epoch, .since_ns = change->since_ns};
+	n->v[n->n++] = (struct change){.cpu = change->cpu,
+				       .epoch = n->epoch,
+				       .since_ns = change->since_ns};
 	return 0;
 }
 
@@ -192,7 +195,8 @@ size_t newcomers_count(const struct newcomers *n, const struct pt_events *events
 	return count;
 }
 
-int newcomers_missed(const struct newcomers *n, const struct pt_events *events, struct pt_missed_cpu **ret, size_t *ret_n)
+int newcomers_missed(const struct newcomers *n, const struct pt_events *events,
+		     struct pt_missed_cpu **ret, size_t *ret_n)
 {
 	struct pt_missed_cpu *v = calloc(n->n + 1, sizeof(*v));
 	size_t count = 0;
@@ -203,8 +207,12 @@ int newcomers_missed(const struct newcomers *n, const struct pt_events *events, 
 		const struct change *change = &n->v[i];
 
 		if (misses(events, change))
-			v[count++] = (struct pt_missed_cpu){
-				.cpu = change->cpu, .from_ns = change->since_ns > events->begin.ns ? change->since_ns : events->begin.ns};
+			v[count++] =
+				(struct pt_missed_cpu){.cpu = change->cpu,
+						       .from_ns = change->since_ns >
+										  events->begin.ns
+									  ? change->since_ns
+									  : events->begin.ns};
 	}
 	*ret = v;
 	*ret_n = count;

@@ -61,11 +61,14 @@ void pt_pauses_end(struct pt_pauses *pauses, int cpu, uint32_t tid, uint64_t ns)
 	if (!p && pauses->unknown_ns && pauses->unknown_ns < ns) {
 		/* From now on it is known again, once for all. */
 		for (size_t i = 0; i < pauses->n; i++)
-			if (pauses->v[i].cpu == cpu && pauses->v[i].tid == tid && pauses->v[i].from_ns >= pauses->unknown_ns)
+			if (pauses->v[i].cpu == cpu && pauses->v[i].tid == tid &&
+			    pauses->v[i].from_ns >= pauses->unknown_ns)
 				return;
 		p = add(pauses);
 		if (p)
-			*p = (struct pt_pause){.cpu = cpu, .tid = tid, .from_ns = pauses->unknown_ns};
+			*p = (struct pt_pause){.cpu = cpu,
+					       .tid = tid,
+					       .from_ns = pauses->unknown_ns};
 	}
 	if (!p || ns <= p->from_ns)
 		return;
@@ -101,9 +104,12 @@ static void add_gap(const struct pt_pause *p, uint64_t now_ns, struct json_objec
 	char kind[96];
 
 	if (p->tid)
-		(void)snprintf(kind, sizeof(kind), "thread %u not traced on cpu %d: paused by a trigger", p->tid, p->cpu);
+		(void)snprintf(kind, sizeof(kind),
+			       "thread %u not traced on cpu %d: paused by a trigger", p->tid,
+			       p->cpu);
 	else
-		(void)snprintf(kind, sizeof(kind), "threads may not be traced on cpu %d: paused by a trigger", p->cpu);
+		(void)snprintf(kind, sizeof(kind),
+			       "threads may not be traced on cpu %d: paused by a trigger", p->cpu);
 	json_add_string(o, "kind", kind);
 	json_add_int(o, "blind_cpu", p->cpu);
 	if (p->tid)
@@ -115,11 +121,13 @@ static void add_gap(const struct pt_pause *p, uint64_t now_ns, struct json_objec
 	json_append(gaps, o);
 }
 
-void pt_pauses_meta(const struct pt_pauses *pauses, const int *cpus, size_t n_cpus, uint64_t now_ns, struct json_object *gaps)
+void pt_pauses_meta(const struct pt_pauses *pauses, const int *cpus, size_t n_cpus, uint64_t now_ns,
+		    struct json_object *gaps)
 {
 	for (size_t i = 0; i < pauses->n; i++)
 		if (pauses->v[i].from_ns < now_ns)
 			add_gap(&pauses->v[i], now_ns, gaps);
 	for (size_t i = 0; pauses->unknown_ns && i < n_cpus; i++)
-		add_gap(&(struct pt_pause){.cpu = cpus[i], .from_ns = pauses->unknown_ns}, now_ns, gaps);
+		add_gap(&(struct pt_pause){.cpu = cpus[i], .from_ns = pauses->unknown_ns}, now_ns,
+			gaps);
 }

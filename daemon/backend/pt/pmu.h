@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine's `intel_pt` PMU as sysfs describes it: its type, where each setting is in an event's config, what the processor
- * can do. Reads files and keeps numbers; opens no event. What is not there is 0, as with older kernels and processors.
+ * The machine's `intel_pt` PMU as sysfs describes it: its type, where each setting is in an event's
+ * config, what the processor can do. Reads files and keeps numbers; opens no event. What is not
+ * there is 0, as with older kernels and processors.
  */
 #pragma once
 
@@ -51,16 +52,19 @@ struct pt_pmu {
 	uint32_t caps[_PT_CAPS];
 	uint32_t filters; /* ranges of addresses that an event can be limited to */
 	uint32_t max_nonturbo_ratio; /* TSC frequency / 100 MHz; 0: unknown */
-	uint32_t tsc_ctc_n, tsc_ctc_d; /* TSC ticks for a tick of the crystal, as a fraction; 0: unknown */
+	/* TSC ticks for a tick of the crystal, as a fraction; 0: unknown */
+	uint32_t tsc_ctc_n, tsc_ctc_d;
 };
 
 /*
- * Reads the PMU in the directory `path`, PT_PMU_PATH but for tests. 0; -ENOENT: the machine has none; -EBADMSG: a file of it
- * is not what it should be, `why` has which.
+ * Reads the PMU in the directory `path`, PT_PMU_PATH but for tests. 0; -ENOENT: the machine has
+ * none; -EBADMSG: a file of it is not what it should be, `why` has which.
  */
 int pt_pmu_read(const char *path, struct pt_pmu *ret, char *why, size_t why_size) _must_check_;
 
-/* Puts a number into a config: false if the PMU has no such setting, or the number no room in it. */
+/*
+ * Puts a number into a config: false if the PMU has no such setting, or the number no room in it.
+ */
 bool pt_pmu_set(const struct pt_pmu *pmu, enum pt_term term, uint64_t value, uint64_t *config);
 /* The bits of a setting; 0: the PMU has none. */
 uint64_t pt_pmu_bits(const struct pt_pmu *pmu, enum pt_term term);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the PT back end keeps of the machine and of a target. Owned by daemon/backend/pt/backend.c; its neighbours read it.
+ * What the PT back end keeps of the machine and of a target. Owned by daemon/backend/pt/backend.c;
+ * its neighbours read it.
  */
 #pragma once
 

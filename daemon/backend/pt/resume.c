@@ -18,13 +18,14 @@
 #define RESUME_AFTER_MS 10
 #define LOOK_MS 100
 /*
- * Of CPU time: a thread that runs is traced again after that. Whom it interrupts it costs one or two thousandths; who sleeps may be waited for
- * for long, and is to be traced when he comes back.
+ * Of CPU time: a thread that runs is traced again after that. Whom it interrupts it costs one or
+ * two thousandths; who sleeps may be waited for for long, and is to be traced when he comes back.
  */
 #define PERIOD_NS 1000000
 /*
- * Threads that have inherited their events may have any of their parents' by now (context_equiv() of the kernel). So many are tried in one go,
- * and for one thread; the others are stopped by the daemon.
+ * Threads that have inherited their events may have any of their parents' by now (context_equiv()
+ * of the kernel). So many are tried in one go, and for one thread; the others are stopped by the
+ * daemon.
  */
 #define ATTEMPTS_MAX 65536u
 #define ATTEMPTS_MAX_OF_ONE 256u
@@ -44,7 +45,8 @@ struct pt_resume {
 	struct stopper *stopper;
 	struct event *timer;
 	struct pt_pauses pauses;
-	struct resume_sets sets; /* the first has the rings; under the events' `switching` and `lock`, each enough to read */
+	/* the first has the rings; under the events' `switching` and `lock`, each enough to read */
+	struct resume_sets sets;
 	atomic_bool wanted;
 	uint64_t on_until_ns;
 	bool on; /* under the events' `switching` */
@@ -58,7 +60,10 @@ struct resumed {
 
 /* ---- opening */
 
-/* Which of all tracing events of the CPU, the thread's own first; of those that are, or are not, resumable. */
+/*
+ * Which of all tracing events of the CPU, the thread's own first; of those that are, or are not,
+ * resumable.
+ */
 struct search {
 	struct pt_events *events;
 	bool resumable;
@@ -77,7 +82,8 @@ static size_t cpu_index(const struct pt_events *events, int cpu)
 }
 
 /* The next of them from (*batch, *subject) on, -1 at the end; `tid` 0: of any thread. */
-static int next_leader(const struct search *search, size_t cpu, pid_t tid, const struct pt_batch **batch, size_t *subject)
+static int next_leader(const struct search *search, size_t cpu, pid_t tid,
+		       const struct pt_batch **batch, size_t *subject)
 {
 	for (; *batch; *batch = STAILQ_NEXT(*batch, link), *subject = 0) {
 		const struct pt_batch *b = *batch;
@@ -86,7 +92,8 @@ static int next_leader(const struct search *search, size_t cpu, pid_t tid, const
 		while (*subject < set->n_subjects) {
 			const size_t i = (*subject)++, at = i * set->n_cpus + cpu;
 
-			if ((!tid || b->tids[i] == tid) && set->fds[at] >= 0 && (b->resumable && b->resumable[at]) == search->resumable)
+			if ((!tid || b->tids[i] == tid) && set->fds[at] >= 0 &&
+			    (b->resumable && b->resumable[at]) == search->resumable)
 				return set->fds[at];
 		}
 	}
@@ -145,8 +152,8 @@ static void set_attr(const struct perf_event_attr *trace, struct perf_event_attr
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_TASK_CLOCK,
 		/*
-		 * With READ, threads that have inherited the event do not exchange it as they take turns: what is paused is the event, and it
-		 * must stay with the thread that was.
+		 * With READ, threads that have inherited the event do not exchange it as they take
+		 * turns: what is paused is the event, and it must stay with the thread that was.
 		 */
 		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_READ,
 		.sample_period = PERIOD_NS,
@@ -179,7 +186,8 @@ static int mark(struct pt_events *events, const struct eventset *resumes)
 			return -ENOMEM;
 		/* Both have the same CPUs. */
 		for (size_t i = 0; i < resumes->n_subjects * resumes->n_cpus; i++)
-			for (size_t at = i % set->n_cpus; resumes->groups[i] >= 0 && at < total; at += set->n_cpus)
+			for (size_t at = i % set->n_cpus; resumes->groups[i] >= 0 && at < total;
+			     at += set->n_cpus)
 				batch->resumable[at] |= set->fds[at] == resumes->groups[i];
 	}
 	return 0;
@@ -263,7 +271,9 @@ static int prepare(struct pausable *pausable, const pid_t *tids, size_t n)
 static int leader(struct pausable *pausable, pid_t tid, int cpu, size_t attempt)
 {
 	struct pt_events *events = events_of(pausable);
-	struct search search = {.events = events, .resumable = true, .left = attempt < ATTEMPTS_MAX_OF_ONE};
+	struct search search = {.events = events,
+				.resumable = true,
+				.left = attempt < ATTEMPTS_MAX_OF_ONE};
 	int fd;
 
 	(void)pthread_mutex_lock(&events->switching);
@@ -287,7 +297,8 @@ static void take(struct pt_resume *resume)
 	(void)pthread_mutex_unlock(&events->lock);
 	set = first ? &first->set : NULL;
 	for (size_t i = 0; set && i < set->n_cpus; i++) {
-		const size_t n = set->rings[i].base ? ring_drain(&set->rings[i], buf, sizeof(buf)) : 0;
+		const size_t n = set->rings[i].base ? ring_drain(&set->rings[i], buf, sizeof(buf))
+						    : 0;
 		const struct perf_event_header *h;
 
 		for (size_t at = 0; at + sizeof(*h) <= n; at += h->size) {
@@ -320,7 +331,7 @@ void pt_resume_switch(struct pt_events *events)
 	on = atomic_load(&resume->wanted);
 	if (on != resume->on)
 		STAILQ_FOREACH(set, &resume->sets, link)
-			eventset_ioctl(&set->set, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
+	eventset_ioctl(&set->set, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
 	resume->on = on;
 	(void)pthread_mutex_unlock(&events->switching);
 }
@@ -332,7 +343,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	bool wanted;
 
 	take(resume);
-	wanted = pt_pauses_count(&resume->pauses) > 0 || resume->pauses.unknown_ns || clock_raw_ns() < resume->on_until_ns;
+	wanted = pt_pauses_count(&resume->pauses) > 0 || resume->pauses.unknown_ns ||
+		 clock_raw_ns() < resume->on_until_ns;
 	if (wanted)
 		look_in(resume, LOOK_MS);
 	if (wanted == atomic_load(&resume->wanted))
@@ -349,7 +361,10 @@ static void paused(struct pausable *pausable, int cpu, uint32_t tid, uint64_t ns
 	if (atomic_load(&resume->wanted))
 		take(resume);
 	pt_pauses_begin(&resume->pauses, cpu, tid, ns);
-	/* It is let go on also if it has another number by then, as who executes a program, or nobody hears of it. */
+	/*
+	 * It is let go on also if it has another number by then, as who executes a program, or
+	 * nobody hears of it.
+	 */
 	resume->on_until_ns = clock_raw_ns() + ON_MIN_NS;
 	look_in(resume, RESUME_AFTER_MS);
 }
@@ -396,8 +411,13 @@ struct pausable *pt_resume_pausable(struct pt_resume *resume)
 
 int pt_resume_new(struct event_base *base, struct stopper *stopper, struct pt_events *events)
 {
-	static const struct pausable_ops ops = {
-		.ref = ref, .put = put, .closer = closer, .prepare = prepare, .leader = leader, .paused = paused, .lost = lost};
+	static const struct pausable_ops ops = {.ref = ref,
+						.put = put,
+						.closer = closer,
+						.prepare = prepare,
+						.leader = leader,
+						.paused = paused,
+						.lost = lost};
 	struct pt_resume *resume;
 
 	if (events->resume)

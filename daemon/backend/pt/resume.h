@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lets the trace of threads go on that a trigger has paused (daemon/backend/pt/pauses.h). For that each tracing event that can be paused has
- * an event of the CPU time in its group, off as long as nobody is paused. While somebody is, it fires for each thread of the group that runs, and
- * its sample says who is traced again. It is opened before whatever pauses, so a thread that inherits the one has the other.
+ * Lets the trace of threads go on that a trigger has paused (daemon/backend/pt/pauses.h). For that
+ * each tracing event that can be paused has an event of the CPU time in its group, off as long as
+ * nobody is paused. While somebody is, it fires for each thread of the group that runs, and its
+ * sample says who is traced again. It is opened before whatever pauses, so a thread that inherits
+ * the one has the other.
  */
 #pragma once
 
@@ -22,7 +24,8 @@ struct pt_resume;
 struct stopper;
 
 /* For the events, if they do not have it: 0, -ENOMEM. Once they are open. The loop. */
-int pt_resume_new(struct event_base *base, struct stopper *stopper, struct pt_events *events) _must_check_;
+int pt_resume_new(struct event_base *base, struct stopper *stopper,
+		  struct pt_events *events) _must_check_;
 /* The events are to be closed, and what there is beside them in front of them. */
 void pt_resume_free(struct pt_resume *resume, struct resume_sets *ret);
 void resume_sets_close(struct resume_sets *sets);

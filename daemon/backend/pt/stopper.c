@@ -74,23 +74,29 @@ static void stopping_done(struct copier_job *job)
 	stopping_free(stopping);
 }
 
-static struct stopping *call(struct stopper *stopper, struct pt_events *events, void (*run)(struct pt_events *events),
-			     void (*fn)(void *arg), void *arg)
+static struct stopping *call(struct stopper *stopper, struct pt_events *events,
+			     void (*run)(struct pt_events *events), void (*fn)(void *arg),
+			     void *arg)
 {
-	struct stopping *stopping = pt_events_fds(events) > STOPPER_AT_ONCE_FDS ? malloc(sizeof(*stopping)) : NULL;
+	struct stopping *stopping =
+		pt_events_fds(events) > STOPPER_AT_ONCE_FDS ? malloc(sizeof(*stopping)) : NULL;
 
 	if (!stopping) {
 		run(events);
 		return NULL;
 	}
-	*stopping = (struct stopping){
-		.job = {.run = stopping_run, .done = stopping_done}, .events = pt_events_ref(events), .run = run, .fn = fn, .arg = arg};
+	*stopping = (struct stopping){.job = {.run = stopping_run, .done = stopping_done},
+				      .events = pt_events_ref(events),
+				      .run = run,
+				      .fn = fn,
+				      .arg = arg};
 	LIST_INSERT_HEAD(&stopper->stoppings, stopping, link);
 	copier_submit(stopper->thread, &stopping->job);
 	return stopping;
 }
 
-struct stopping *stopper_stop(struct stopper *stopper, struct pt_events *events, void (*fn)(void *arg), void *arg)
+struct stopping *stopper_stop(struct stopper *stopper, struct pt_events *events,
+			      void (*fn)(void *arg), void *arg)
 {
 	return call(stopper, events, pt_events_stop, fn, arg);
 }

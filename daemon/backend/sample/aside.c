@@ -35,7 +35,10 @@ struct aside {
 	int result;
 };
 
-/* All that had ended when the job began: a thousand that end at once are found in one reading of the rings. */
+/*
+ * All that had ended when the job began: a thousand that end at once are found in one reading of
+ * the rings.
+ */
 struct batch {
 	struct sampler_job job; /* first */
 	struct sampler *sampler;
@@ -46,10 +49,13 @@ struct batch {
 
 static bool is_of(const struct aside *a, const struct source *source, uint32_t pid, uint64_t time)
 {
-	const uint64_t now = a->ended_ns + a->ahead_ns, apart = CLOCKS_APART_NS + (now > time ? (now - time) / CLOCKS_APART_PART : 0);
+	const uint64_t now = a->ended_ns + a->ahead_ns,
+		       apart = CLOCKS_APART_NS +
+			       (now > time ? (now - time) / CLOCKS_APART_PART : 0);
 
 	/* Whoever copies it looks more closely. */
-	if (time + apart < source->from_ns + a->ahead_ns || (source->end_ns != UINT64_MAX && time > source->end_ns + a->ahead_ns + apart))
+	if (time + apart < source->from_ns + a->ahead_ns ||
+	    (source->end_ns != UINT64_MAX && time > source->end_ns + a->ahead_ns + apart))
 		return false;
 	return pids_have(a->pids, a->n_pids, (pid_t)pid);
 }
@@ -76,7 +82,8 @@ static bool is_wanted(const struct aside *a, const struct source *source, uint8_
 
 static size_t size_of(const struct ring_copy *copy, const struct ring_records *records, size_t i)
 {
-	return ((const struct perf_event_header *)(const void *)(copy->data + records->offsets[i]))->size;
+	return ((const struct perf_event_header *)(const void *)(copy->data + records->offsets[i]))
+		->size;
 }
 
 static bool has_room(struct aside *a, uint64_t bytes)
@@ -87,18 +94,24 @@ static bool has_room(struct aside *a, uint64_t bytes)
 	return true;
 }
 
-/* Newest first, as they are in a ring. The oldest stays, whosever it is: it tells how far the ring reaches. */
+/*
+ * Newest first, as they are in a ring. The oldest stays, whosever it is: it tells how far the ring
+ * reaches.
+ */
 static int filter_ring(struct aside *a, const struct source *source, const struct ring_copy *copy,
 		       const struct ring_records *records, struct ring *ret)
 {
 	/* What cannot be read any more is before all that can. */
-	_cleanup_(ring_copy_fini) struct ring_copy own = {.wrapped = copy->wrapped || records->malformed, .overwritten = copy->overwritten};
+	_cleanup_(ring_copy_fini) struct ring_copy own = {.wrapped = copy->wrapped ||
+								     records->malformed,
+							  .overwritten = copy->overwritten};
 	_cleanup_free_ bool *wanted = calloc(records->n + 1, sizeof(*wanted));
 
 	if (!wanted)
 		return -ENOMEM;
 	for (size_t i = 0; i < records->n; i++) {
-		wanted[i] = i + 1 == records->n || is_wanted(a, source, copy->data + records->offsets[i]);
+		wanted[i] = i + 1 == records->n ||
+			    is_wanted(a, source, copy->data + records->offsets[i]);
 		own.len += wanted[i] ? size_of(copy, records, i) : 0;
 	}
 	if (!has_room(a, own.len))
@@ -110,16 +123,20 @@ static int filter_ring(struct aside *a, const struct source *source, const struc
 	for (size_t i = 0; i < records->n; i++) {
 		if (!wanted[i])
 			continue;
-		memcpy(own.data + own.len, copy->data + records->offsets[i], size_of(copy, records, i));
+		memcpy(own.data + own.len, copy->data + records->offsets[i],
+		       size_of(copy, records, i));
 		own.len += size_of(copy, records, i);
 	}
 	return ring_image(&own, ret);
 }
 
 /* Likewise: the oldest stays. */
-static int filter_switches(struct aside *a, const struct source *source, const struct switch_records *records, struct switch_ring *ret)
+static int filter_switches(struct aside *a, const struct source *source,
+			   const struct switch_records *records, struct switch_ring *ret)
 {
-	_cleanup_(switch_records_fini) struct switch_records own = {.wrapped = records->wrapped, .overwritten = records->overwritten};
+	_cleanup_(switch_records_fini) struct switch_records own = {.wrapped = records->wrapped,
+								    .overwritten =
+									    records->overwritten};
 	size_t n = 0;
 
 	for (size_t i = 0; i < records->n; i++)
@@ -195,7 +212,9 @@ static int copy_ring(struct asides *asides, const struct event_group *group, siz
 			if (a->sources[i].group != group || a->result < 0)
 				continue;
 			to = &a->copies[i]->events[GROUP_CLOCK];
-			a->result = r < 0 ? r : filter_ring(a, &a->sources[i], &copy, &records, &to->rings[cpu]);
+			a->result = r < 0 ? r
+					  : filter_ring(a, &a->sources[i], &copy, &records,
+							&to->rings[cpu]);
 			to->ring_bytes += to->rings[cpu].size;
 		}
 	return r;
@@ -212,7 +231,9 @@ static int copy_switches(struct asides *asides, const struct event_group *group,
 		for (size_t i = 0; i < a->n_sources; i++) {
 			if (a->sources[i].group != group || a->result < 0)
 				continue;
-			a->result = r < 0 ? r : filter_switches(a, &a->sources[i], &records, &a->copies[i]->switches[cpu]);
+			a->result = r < 0 ? r
+					  : filter_switches(a, &a->sources[i], &records,
+							    &a->copies[i]->switches[cpu]);
 		}
 	return r;
 }
@@ -224,7 +245,8 @@ static const struct event_group *next_group(const struct asides *asides)
 
 	STAILQ_FOREACH(a, asides, link)
 		for (size_t i = 0; i < a->n_sources && a->result == 0; i++)
-			if ((a->all_kinds || a->sources[i].group->spec.kind == GROUP_CPU) && !a->sources[i].group->is_aside && !a->copies[i])
+			if ((a->all_kinds || a->sources[i].group->spec.kind == GROUP_CPU) &&
+			    !a->sources[i].group->is_aside && !a->copies[i])
 				return a->sources[i].group;
 	return NULL;
 }
@@ -263,7 +285,8 @@ static void copy_group(struct asides *asides, const struct event_group *group)
 		see_cancelled(asides);
 		if (!ring_is_there(&clock->rings[cpu]) || !is_wanted_of(asides, group))
 			continue;
-		if (copy_ring(asides, group, cpu) < 0 || (group->switches && copy_switches(asides, group, cpu) < 0))
+		if (copy_ring(asides, group, cpu) < 0 ||
+		    (group->switches && copy_switches(asides, group, cpu) < 0))
 			return;
 	}
 }
@@ -288,7 +311,10 @@ static struct target *target_of(const struct aside *a)
 {
 	struct target *target = targets_next(a->targets, a->target - 1);
 
-	return target && target->id == a->target && target->state != TARGET_ARMED && sampling_of(target) ? target : NULL;
+	return target && target->id == a->target && target->state != TARGET_ARMED &&
+			       sampling_of(target)
+		       ? target
+		       : NULL;
 }
 
 static int charge(struct target *target, const struct aside *a)
@@ -304,7 +330,8 @@ static int charge(struct target *target, const struct aside *a)
 	quota_release(charge);
 	r = quota_charge(a->targets->quota, target->owner, QUOTA_RING_BYTES, bytes, charge);
 	if (r != 0 && before)
-		(void)!quota_charge_forced(a->targets->quota, target->owner, QUOTA_RING_BYTES, before, charge);
+		(void)!quota_charge_forced(a->targets->quota, target->owner, QUOTA_RING_BYTES,
+					   before, charge);
 	return r > 0 ? -EDQUOT : r;
 }
 
@@ -318,8 +345,11 @@ static void aside_done(struct aside *a)
 		return;
 	r = a->result < 0 ? a->result : charge(target, a);
 	if (r < 0) {
-		target_warn(target, "what it has left may be overwritten by others: %s",
-			    r == -EDQUOT ? "there is no memory to set it aside (uid_ring_mib, keep_total_mib)" : strerror(-r));
+		target_warn(
+			target, "what it has left may be overwritten by others: %s",
+			r == -EDQUOT
+				? "there is no memory to set it aside (uid_ring_mib, keep_total_mib)"
+				: strerror(-r));
 		return;
 	}
 	s = sampling_of(target);
@@ -403,7 +433,8 @@ static void batch_begin(struct sampler *sampler)
 		asides_free(sampler);
 		return;
 	}
-	batch->job = (struct sampler_job){.job.run = batch_run, .done = batch_done, .free = batch_free};
+	batch->job =
+		(struct sampler_job){.job.run = batch_run, .done = batch_done, .free = batch_free};
 	batch->sampler = sampler;
 	STAILQ_INIT(&batch->asides);
 	STAILQ_CONCAT(&batch->asides, &sampler->asides);
@@ -434,7 +465,8 @@ static void take_pids(struct aside *a, pid_t *pids, size_t n)
 	pids_sort(pids, n);
 }
 
-int aside_copy(struct aside *a, pid_t *pids, size_t n_pids, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+int aside_copy(struct aside *a, pid_t *pids, size_t n_pids, uint64_t max_bytes,
+	       const atomic_bool *cancel, uint64_t *ret_bytes)
 {
 	struct asides one = STAILQ_HEAD_INITIALIZER(one);
 	const struct event_group *group;
@@ -474,7 +506,8 @@ void aside_begin(struct target *target)
 	a = pids ? aside_new(s->sources, s->n_sources, clock_raw_ns()) : NULL;
 	if (!a) {
 		free(pids);
-		target_warn(target, "what it has left may be overwritten by others: %s", strerror(ENOMEM));
+		target_warn(target, "what it has left may be overwritten by others: %s",
+			    strerror(ENOMEM));
 		return;
 	}
 	a->targets = target->targets;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The sampling back end: what each target records to and since when, and when other rings would be better. The choice of rings
- * is daemon/backend/sample/choice.c, what a copy does with them daemon/backend/sample/export.c.
+ * The sampling back end: what each target records to and since when, and when other rings would be
+ * better. The choice of rings is daemon/backend/sample/choice.c, what a copy does with them
+ * daemon/backend/sample/export.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,9 +50,11 @@ static int charge_rings(struct target *target, const struct event_group *group)
 
 	quota_release(charge);
 	if (is_charged(group))
-		r = quota_charge(quota, target->owner, QUOTA_RING_BYTES, event_group_bytes(group), charge);
+		r = quota_charge(quota, target->owner, QUOTA_RING_BYTES, event_group_bytes(group),
+				 charge);
 	if (r == 0)
-		r = target_charge_fds(target, group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
+		r = target_charge_fds(target,
+				      group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
 	if (r == 0)
 		return 0;
 	quota_release(charge);
@@ -62,7 +65,10 @@ static int charge_rings(struct target *target, const struct event_group *group)
 
 /* ---- sources */
 
-/* How long the rings from before a change are kept. What a unit has left that was started again is kept as what a target leaves. */
+/*
+ * How long the rings from before a change are kept. What a unit has left that was started again is
+ * kept as what a target leaves.
+ */
 static time_t old_seconds(const struct sampling *s)
 {
 	const time_t keep = (time_t)s->target->targets->config->exited_keep_s;
@@ -83,10 +89,14 @@ static void source_push(struct sampling *s, struct event_group *group, uint64_t 
 	if (s->n_sources)
 		s->sources[0].to_ns = now;
 	memmove(&s->sources[1], &s->sources[0], s->n_sources * sizeof(struct source));
-	s->sources[0] = (struct source){
-		/* Events of its own are new; those that are shared are few. */
-		.group = group, .from_ns = now, .to_ns = UINT64_MAX, .end_ns = UINT64_MAX, .lost_at = group->refs > 1 ? event_group_lost(group) : 0,
-		.lost_end = UINT64_MAX};
+	s->sources[0] =
+		(struct source){/* Events of its own are new; those that are shared are few. */
+				.group = group,
+				.from_ns = now,
+				.to_ns = UINT64_MAX,
+				.end_ns = UINT64_MAX,
+				.lost_at = group->refs > 1 ? event_group_lost(group) : 0,
+				.lost_end = UINT64_MAX};
 	s->n_sources++;
 	settled.tv_sec = old_seconds(s);
 	if (s->n_sources > 1)
@@ -112,7 +122,8 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
 
 /* ---- arming */
 
-static int sample_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
+static int sample_init(struct target *target, const struct target_request *req, char *why,
+		       size_t why_size)
 {
 	const bool dwarf = sampler_can(sampler_of(target->targets))->dwarf;
 	struct sampling *s;
@@ -122,19 +133,25 @@ static int sample_init(struct target *target, const struct target_request *req, 
 		return TARGET_E_BAD;
 	}
 	if (req->scope == TARGET_HOST && !sampler_can(sampler_of(target->targets))->cpu_wide) {
-		(void)snprintf(why, why_size, "a whole host needs events on its CPUs: %s", strerror(-sampler_can(sampler_of(target->targets))->cpu_wide_error));
+		(void)snprintf(why, why_size, "a whole host needs events on its CPUs: %s",
+			       strerror(-sampler_can(sampler_of(target->targets))->cpu_wide_error));
 		return TARGET_E_UNSUPPORTED;
 	}
-	if (req->stacks == STACKS_BPF && (!sampler_unwind(sampler_of(target->targets)) || req->kernel_stacks)) {
-		(void)snprintf(why, why_size, req->kernel_stacks ? "stacks=bpf are the program's alone: without --kernel"
-						  : "stacks cannot be unwound in this kernel");
+	if (req->stacks == STACKS_BPF &&
+	    (!sampler_unwind(sampler_of(target->targets)) || req->kernel_stacks)) {
+		(void)snprintf(why, why_size,
+			       req->kernel_stacks
+				       ? "stacks=bpf are the program's alone: without --kernel"
+				       : "stacks cannot be unwound in this kernel");
 		return TARGET_E_UNSUPPORTED;
 	}
 	if (req->stacks == STACKS_DWARF && !dwarf) {
 		(void)snprintf(why, why_size, "no dwarf stacks on this architecture");
 		return TARGET_E_UNSUPPORTED;
 	}
-	/* auto begins with the stacks that are right for any code; see daemon/target/stack_probe.h. */
+	/*
+	 * auto begins with the stacks that are right for any code; see daemon/target/stack_probe.h.
+	 */
 	if (req->stacks == STACKS_AUTO && dwarf)
 		target->stacks = STACKS_DWARF;
 	s = calloc(1, sizeof(*s));
@@ -159,8 +176,10 @@ static int refused(int r, char *why, size_t why_size)
 		return TARGET_E_GONE;
 	}
 	if (r == -EACCES || r == -EPERM || r == -ENOSYS) {
-		(void)snprintf(why, why_size, "the kernel does not permit perf events on it (%s): tracerd needs CAP_PERFMON",
-			       strerror(-r));
+		(void)snprintf(
+			why, why_size,
+			"the kernel does not permit perf events on it (%s): tracerd needs CAP_PERFMON",
+			strerror(-r));
 		return TARGET_E_UNSUPPORTED;
 	}
 	if (r == -EMFILE || r == -ENFILE) {
@@ -168,7 +187,9 @@ static int refused(int r, char *why, size_t why_size)
 		return TARGET_E_BUSY;
 	}
 	if (r == -ENOBUFS) {
-		(void)snprintf(why, why_size, "no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		(void)snprintf(
+			why, why_size,
+			"no locked memory is left for its rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 		return TARGET_E_BUSY;
 	}
 	if (r == -ENOSPC) {
@@ -176,7 +197,9 @@ static int refused(int r, char *why, size_t why_size)
 		return TARGET_E_BUSY;
 	}
 	if (r == -EDQUOT) {
-		(void)snprintf(why, why_size, "all rings that have grown would be larger than keep_total_mib together");
+		(void)snprintf(
+			why, why_size,
+			"all rings that have grown would be larger than keep_total_mib together");
 		return TARGET_E_BUSY;
 	}
 	(void)snprintf(why, why_size, "perf events: %s", strerror(-r));
@@ -191,37 +214,52 @@ static bool is_outdated(const struct event_group *group)
 
 static bool is_larger(const struct event_group *group, const struct event_group *present)
 {
-	return present && present->spec.stacks == group->spec.stacks && group->spec.ring_bytes > present->spec.ring_bytes;
+	return present && present->spec.stacks == group->spec.stacks &&
+	       group->spec.ring_bytes > present->spec.ring_bytes;
 }
 
-/* Records to the chosen group, and takes over its reference. 0; TARGET_E_*, -errno: nothing has changed. */
+/*
+ * Records to the chosen group, and takes over its reference. 0; TARGET_E_*, -errno: nothing has
+ * changed.
+ */
 static int take(struct target *target, struct event_group *group, char *why, size_t why_size)
 {
 	struct sampler *sampler = sampler_of(target->targets);
 	int r;
 
 	if (sampling_group(target) == group) {
-		(void)event_group_put(group); /* e.g. at the limit of cgroups: the old choice was the best */
+		/* e.g. at the limit of cgroups: the old choice was the best */
+		(void)event_group_put(group);
 		return 0;
 	}
-	/* The kernel gives smaller ones than were asked for where there is too little locked memory. */
+	/*
+	 * The kernel gives smaller ones than were asked for where there is too little locked
+	 * memory.
+	 */
 	if (is_larger(group, sampling_group(target)) &&
-	    group->events[GROUP_CLOCK].ring_bytes <= sampling_group(target)->events[GROUP_CLOCK].ring_bytes) {
-		(void)snprintf(why, why_size, "no locked memory is left for larger rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+	    group->events[GROUP_CLOCK].ring_bytes <=
+		    sampling_group(target)->events[GROUP_CLOCK].ring_bytes) {
+		(void)snprintf(
+			why, why_size,
+			"no locked memory is left for larger rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 		(void)event_group_put(group);
 		return TARGET_E_BUSY;
 	}
 	r = charge_rings(target, group);
 	if (r != 0) {
-		(void)snprintf(why, why_size, "uid %u has too little ring memory (uid_ring_mib) or descriptors (uid_fds) left: it needs %zu MiB and %zu",
-			       (unsigned int)target->owner, (size_t)(event_group_bytes(group) >> 20),
-			       group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
+		(void)snprintf(
+			why, why_size,
+			"uid %u has too little ring memory (uid_ring_mib) or descriptors (uid_fds) left: it needs %zu MiB and %zu",
+			(unsigned int)target->owner, (size_t)(event_group_bytes(group) >> 20),
+			group->spec.kind != GROUP_CPU ? event_group_fds(group) : 0);
 		(void)event_group_put(group);
 		return r > 0 ? TARGET_E_QUOTA : r;
 	}
 	if (group->events[GROUP_CLOCK].ring_bytes <
 	    group->events[GROUP_CLOCK].n_cpus * group->spec.ring_bytes / 2)
-		target_warn(target, "smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		target_warn(
+			target,
+			"smaller rings than configured: the limit of locked memory (CAP_IPC_LOCK, LimitMEMLOCK=)");
 	source_push(sampling_of(target), group, clock_raw_ns());
 	keep_restart(sampling_of(target)->keep);
 	r = sampler_programs(sampler, true);
@@ -233,16 +271,21 @@ static int take(struct target *target, struct event_group *group, char *why, siz
 		return r == -E2BIG ? TARGET_E_BUSY : r;
 	}
 	if (sampling_of(target)->crowded && target->arming) {
-		(void)snprintf(why, why_size, "its processes have targets with too many other kinds of rings");
+		(void)snprintf(why, why_size,
+			       "its processes have targets with too many other kinds of rings");
 		return TARGET_E_BUSY;
 	}
 	source_left(sampling_of(target), clock_raw_ns());
 	if (is_outdated(group))
 		target_work(target, WORK_REARM);
 	sampler_wake(sampler);
-	if (!sampling_of(target)->since && sampling_of(target)->n_sources == 1 && !sampling_is_beside(target) && target->waits &&
-	    blocked_at_arming(target, group->spec.stack_bytes, &sampling_of(target)->since) == -EBUSY)
-		log_debug("%s: who is blocked is not known: a thread hangs in a process of its user", target_name(target));
+	if (!sampling_of(target)->since && sampling_of(target)->n_sources == 1 &&
+	    !sampling_is_beside(target) && target->waits &&
+	    blocked_at_arming(target, group->spec.stack_bytes, &sampling_of(target)->since) ==
+		    -EBUSY)
+		log_debug(
+			"%s: who is blocked is not known: a thread hangs in a process of its user",
+			target_name(target));
 	return 0;
 }
 
@@ -253,7 +296,8 @@ static void keep_stacks(struct target *target, const char *why)
 
 	if (stacks == sample_stacks(target))
 		return;
-	target_warn(target, "stacks=%s could not be had: %s", stacks_mode_name(target->stacks), why);
+	target_warn(target, "stacks=%s could not be had: %s", stacks_mode_name(target->stacks),
+		    why);
 	target->stacks = stacks;
 }
 
@@ -277,7 +321,8 @@ static int sample_arm(struct target *target, struct backend_job **job, char *why
 	r = r < 0 ? refused(r, why, why_size) : take(target, group, why, why_size);
 	if (r != 0 && sampling_group(target)) {
 		if (sample_is_of_the_past(target, sampling_group(target)))
-			target_warn(target, "since the unit was restarted it is not recorded: %s", why[0] ? why : strerror(r < 0 ? -r : EIO));
+			target_warn(target, "since the unit was restarted it is not recorded: %s",
+				    why[0] ? why : strerror(r < 0 ? -r : EIO));
 		keep_stacks(target, why);
 		keep_refused(sampling_of(target)->keep, why);
 	}
@@ -290,14 +335,17 @@ static bool group_fits(struct target *target, bool members_added)
 	const struct event_group *group = sampling_group(target);
 	_cleanup_(cgroup_close) struct cgroup own = CGROUP_INIT;
 
-	if (group->spec.stacks != sample_stacks(target) || group->spec.ring_bytes != sample_ring_bytes(target) ||
-	    (group->spec.switch_bytes && group->spec.switch_bytes != sample_switch_bytes(target)) || is_outdated(group))
+	if (group->spec.stacks != sample_stacks(target) ||
+	    group->spec.ring_bytes != sample_ring_bytes(target) ||
+	    (group->spec.switch_bytes && group->spec.switch_bytes != sample_switch_bytes(target)) ||
+	    is_outdated(group))
 		return false;
 	if (sampling_is_beside(target))
 		return true;
 	/* Events on tasks follow forks, but not a process that is moved into a unit. */
 	if (target_scope_is_group(target->scope))
-		return group->spec.kind == GROUP_CGROUP ? !sample_is_of_the_past(target, group) : !members_added;
+		return group->spec.kind == GROUP_CGROUP ? !sample_is_of_the_past(target, group)
+							: !members_added;
 	if (!sampler_can(sampler_of(target->targets))->cpu_wide)
 		return !target->several || !members_added;
 	if (sample_own_cgroup(target, &own) == 0)
@@ -323,7 +371,8 @@ static bool sample_is_watched(const struct target *target)
 static void sample_frames_known(struct target *target, enum image_frames frames)
 {
 	const bool dwarf = sampler_can(sampler_of(target->targets))->dwarf;
-	const bool unwinds = sampler_unwind(sampler_of(target->targets)) && sampling_unwinds(target);
+	const bool unwinds = sampler_unwind(sampler_of(target->targets)) &&
+			     sampling_unwinds(target);
 	const bool kept = frames == IMAGE_FRAMES_KEPT || frames == IMAGE_FRAMES_MOSTLY;
 	const enum stacks_mode stacks = frames == IMAGE_FRAMES_KEPT || !dwarf ? STACKS_FP
 					: unwinds			      ? STACKS_BPF
@@ -331,9 +380,11 @@ static void sample_frames_known(struct target *target, enum image_frames frames)
 									      : STACKS_DWARF;
 
 	if (!dwarf && !kept)
-		target_warn(target, frames == IMAGE_FRAMES_NOT_KEPT
-					    ? "its code keeps no frame pointers: call chains leave frames out"
-					    : "whether its code keeps frame pointers is not known: call chains may leave frames out");
+		target_warn(
+			target,
+			frames == IMAGE_FRAMES_NOT_KEPT
+				? "its code keeps no frame pointers: call chains leave frames out"
+				: "whether its code keeps frame pointers is not known: call chains may leave frames out");
 	if (stacks == target->stacks)
 		return;
 	target->stacks = stacks;
@@ -382,7 +433,9 @@ static int sample_member_changed(struct target *target, pid_t pid)
 	const int r = filter_entries_update(target->targets, pid);
 
 	if (r == -E2BIG && !sampling_of(target)->crowded) {
-		target_warn(target, "more processes are recorded at a time than the filter has room for: those that came last are missing");
+		target_warn(
+			target,
+			"more processes are recorded at a time than the filter has room for: those that came last are missing");
 		sampling_of(target)->crowded = true;
 	}
 	return r;
@@ -418,8 +471,8 @@ static void sample_stop(struct target *target)
 	if (s->since && !blocked_is_done(s->since))
 		s->since = blocked_put(s->since);
 	/*
-	 * The shared clocks no longer pass its records. Events of its own must stop, or they would overwrite what was
-	 * recorded, perhaps with records of a program that nobody may see.
+	 * The shared clocks no longer pass its records. Events of its own must stop, or they would
+	 * overwrite what was recorded, perhaps with records of a program that nobody may see.
 	 */
 	for (size_t i = 0; i < s->n_sources; i++) {
 		struct event_group *group = s->sources[i].group;
@@ -485,7 +538,8 @@ static int sample_open(struct targets *targets, void **ret)
 		return r;
 	sampler_on_survey(sampler, on_survey, targets);
 	sampler_on_cpus(sampler, on_cpus, targets);
-	if (sampler_filter(sampler) && filter_unwinds(sampler_filter(sampler)) && sampler_can(sampler)->dwarf) {
+	if (sampler_filter(sampler) && filter_unwinds(sampler_filter(sampler)) &&
+	    sampler_can(sampler)->dwarf) {
 		struct unwind *unwind;
 
 		r = unwind_new(targets, sampler_filter(sampler), &unwind);
@@ -505,7 +559,8 @@ static void sample_close(void *machine)
 	(void)sampler_free(machine);
 }
 
-static bool sample_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
+static bool sample_probe(const struct targets *targets, const char **ret_method, char *why,
+			 size_t why_size)
 {
 	const struct sampler_can *can = sampler_can(sampler_of(targets));
 
@@ -515,11 +570,14 @@ static bool sample_probe(const struct targets *targets, const char **ret_method,
 		return false;
 	}
 	if (!can->cpu_wide)
-		(void)snprintf(why, why_size, "no events on cpus: %s", strerror(-can->cpu_wide_error));
+		(void)snprintf(why, why_size, "no events on cpus: %s",
+			       strerror(-can->cpu_wide_error));
 	else if (!can->filter)
 		(void)snprintf(why, why_size, "no BPF: %s", can->filter_why);
 	else
-		(void)snprintf(why, why_size, "a cgroup's events where one holds only the target, else the machine's with a filter");
+		(void)snprintf(
+			why, why_size,
+			"a cgroup's events where one holds only the target, else the machine's with a filter");
 	return true;
 }
 
@@ -528,20 +586,27 @@ static void add_lacks(const struct sampler_can *can, struct json_object *list)
 	char cost[320];
 
 	if (!can->any)
-		lack_append(list, "perf_events", "perf_event_open is refused: nothing can be recorded");
+		lack_append(list, "perf_events",
+			    "perf_event_open is refused: nothing can be recorded");
 	else if (!can->cpu_wide)
-		lack_append(list, "cpu_events", "no events on cpus or cgroups: targets get events on each thread, which slow "
-						"their context switches, and only those of tracerd's own user can be recorded");
+		lack_append(
+			list, "cpu_events",
+			"no events on cpus or cgroups: targets get events on each thread, which slow "
+			"their context switches, and only those of tracerd's own user can be recorded");
 	if (!can->filter) {
-		(void)snprintf(cost, sizeof(cost), "%s: no stacks of waits, no wake-ups, no machine-wide sampling",
+		(void)snprintf(cost, sizeof(cost),
+			       "%s: no stacks of waits, no wake-ups, no machine-wide sampling",
 			       can->filter_why);
 		lack_append(list, "bpf_programs", cost);
 	}
 	if (!can->dwarf)
-		lack_append(list, "dwarf_stacks", "this architecture's registers are not known: call chains need frame pointers");
+		lack_append(
+			list, "dwarf_stacks",
+			"this architecture's registers are not known: call chains need frame pointers");
 }
 
-static void sample_status(const struct targets *targets, struct json_object *capture, struct json_object *lack)
+static void sample_status(const struct targets *targets, struct json_object *capture,
+			  struct json_object *lack)
 {
 	const struct sampler *sampler = sampler_of(targets);
 	size_t groups, resting, cpus;

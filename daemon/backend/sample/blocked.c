@@ -29,14 +29,37 @@
 #define CS_64 0x33u	 /* of the ABI: the code segment of 64-bit programs */
 
 /* Places in struct pt_regs. */
-enum { R15, R14, R13, R12, BP, BX, R11, R10, R9, R8, AX, CX, DX, SI, DI, ORIG_AX, IP, CS, FLAGS, SP, SS };
+enum {
+	R15,
+	R14,
+	R13,
+	R12,
+	BP,
+	BX,
+	R11,
+	R10,
+	R9,
+	R8,
+	AX,
+	CX,
+	DX,
+	SI,
+	DI,
+	ORIG_AX,
+	IP,
+	CS,
+	FLAGS,
+	SP,
+	SS
+};
 
 struct blocked {
 	struct reader_job job; /* first */
 	/* the loop's */
 	unsigned int refs;
 	struct targets *targets;
-	char target[24]; /* of a freeze for a user: whose authority must not have ended; "": nobody asks */
+	/* of a freeze for a user: whose authority must not have ended; "": nobody asks */
+	char target[24];
 	bool of_freeze;
 	bool keeps; /* what it has counts in kept_bytes */
 	/* of the loop, and of who waits for it */
@@ -77,7 +100,10 @@ static void on_sleeping(void *arg, const struct filter_task *task)
 	b->stacks[b->n_stacks++] = (struct blocked_stack){.task = *task};
 }
 
-/* By /proc/PID/task/TID/mem: who waits for memory there can be killed, as he cannot in process_vm_readv(). What is there is had where the stack ends. */
+/*
+ * By /proc/PID/task/TID/mem: who waits for memory there can be killed, as he cannot in
+ * process_vm_readv(). What is there is had where the stack ends.
+ */
 static void read_stack(struct blocked *b, int mem_fd, struct blocked_stack *s)
 {
 	ssize_t got;
@@ -100,7 +126,8 @@ static void read_stacks(struct blocked *b)
 			pid = b->stacks[i].task.pid;
 			close_fdp(&mem_fd);
 			/* The process has none where its main thread has ended and others go on. */
-			(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32 "/mem", pid, b->stacks[i].task.tid);
+			(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32 "/mem",
+				       pid, b->stacks[i].task.tid);
 			/* its owner's alone; besides, the kernel asks for CAP_SYS_PTRACE */
 			caps_look_into_folders(true);
 			mem_fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -189,8 +216,8 @@ struct blocked *blocked_put(struct blocked *b)
 }
 
 /*
- * A user's program may have become one that he may not look into, before its stack was read. Then its recording has ended, and
- * whoever keeps those of when it was armed has let go of them.
+ * A user's program may have become one that he may not look into, before its stack was read. Then
+ * its recording has ended, and whoever keeps those of when it was armed has let go of them.
  */
 static bool may_have(const struct blocked *b)
 {
@@ -206,7 +233,8 @@ static bool may_have(const struct blocked *b)
 /* Those of when a target was armed stay, as long as they are few. */
 static void keep(struct blocked *b)
 {
-	struct blocked_stack *fewer = b->n_stacks ? reallocarray(b->stacks, b->n_stacks, sizeof(*fewer)) : NULL;
+	struct blocked_stack *fewer =
+		b->n_stacks ? reallocarray(b->stacks, b->n_stacks, sizeof(*fewer)) : NULL;
 
 	if (fewer)
 		b->stacks = fewer;
@@ -238,11 +266,13 @@ static void on_done(struct reader_job *job)
 }
 
 /* On its way, with a reference of the caller's and one of the thread's. 0, -errno. */
-static int begin(const struct target *target, const struct frozen *frozen, size_t stack_bytes, struct blocked **ret)
+static int begin(const struct target *target, const struct frozen *frozen, size_t stack_bytes,
+		 struct blocked **ret)
 {
 	const struct filter *filter = sampler_filter(sampler_of(target->targets));
 	/* the registers are those of x86-64 */
-	const int fd = filter && PERFABI_REGS_USER == PERFABI_REGS_X86_64 ? filter_tasks_fd(filter) : -EOPNOTSUPP;
+	const int fd = filter && PERFABI_REGS_USER == PERFABI_REGS_X86_64 ? filter_tasks_fd(filter)
+									  : -EOPNOTSUPP;
 	pthread_condattr_t clock;
 	struct blocked *b;
 	int r;
@@ -288,7 +318,8 @@ int blocked_at_arming(const struct target *target, size_t stack_bytes, struct bl
 	return begin(target, NULL, stack_bytes, ret);
 }
 
-int blocked_at_freeze(const struct target *target, const struct frozen *frozen, size_t stack_bytes, struct blocked **ret)
+int blocked_at_freeze(const struct target *target, const struct frozen *frozen, size_t stack_bytes,
+		      struct blocked **ret)
 {
 	return begin(target, frozen, stack_bytes, ret);
 }
@@ -300,13 +331,17 @@ bool blocked_is_done(const struct blocked *b)
 
 /* ---- on the copier thread */
 
-const struct blocked_stack *blocked_next(const struct blocked *b, const struct hashmap *seen, uint64_t complete_ns, size_t *pos)
+const struct blocked_stack *blocked_next(const struct blocked *b, const struct hashmap *seen,
+					 uint64_t complete_ns, size_t *pos)
 {
 	while (*pos < b->n_stacks) {
 		const struct blocked_stack *s = &b->stacks[(*pos)++];
 		const uint64_t seen_ns = seen ? hashmap_get(seen, 0, s->task.tid) : 0;
 
-		/* What the rings have of its wait is more, and what ran after the freeze may wait in something else. */
+		/*
+		 * What the rings have of its wait is more, and what ran after the freeze may wait
+		 * in something else.
+		 */
 		if (s->slept && s->size > 0 && (seen_ns == 0 || seen_ns < complete_ns))
 			return s;
 	}
@@ -363,10 +398,12 @@ void blocked_attr(const struct blocked *b, struct perf_event_attr *attr)
 	attr->sample_stack_user = (uint32_t)b->stack_bytes;
 }
 
-size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, bool kernel, uint64_t id, uint64_t time_ns, void *record)
+size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, bool kernel,
+		      uint64_t id, uint64_t time_ns, void *record)
 {
 	/* in the order of PERF_REG_X86_*, those that PERFABI_REGS_X86_64 has */
-	static const uint8_t regs[] = {AX, BX, CX, DX, SI, DI, BP, SP, IP, FLAGS, CS, SS, R8, R9, R10, R11, R12, R13, R14, R15};
+	static const uint8_t regs[] = {AX, BX, CX, DX, SI,  DI,  BP,  SP,  IP,  FLAGS,
+				       CS, SS, R8, R9, R10, R11, R12, R13, R14, R15};
 	struct {
 		struct perf_event_header header;
 		uint64_t id, ip;
@@ -410,7 +447,8 @@ size_t blocked_record(const struct blocked *b, const struct blocked_stack *s, bo
 	for (size_t i = 0; i < ARRAY_SIZE(regs); i++)
 		rest.regs[i] = s->task.regs[regs[i]];
 	head.n_chain = n ? n + 1 : 0;
-	head.header.size = (uint16_t)(sizeof(head) + head.n_chain * sizeof(mark) + sizeof(rest) + b->stack_bytes + sizeof(valid));
+	head.header.size = (uint16_t)(sizeof(head) + head.n_chain * sizeof(mark) + sizeof(rest) +
+				      b->stack_bytes + sizeof(valid));
 	at = mempcpy(at, &head, sizeof(head));
 	if (n) {
 		at = mempcpy(at, &mark, sizeof(mark));

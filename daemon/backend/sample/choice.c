@@ -13,7 +13,8 @@
 
 enum stacks_mode sample_stacks(const struct target *target)
 {
-	return target->stacks == STACKS_DWARF || target->stacks == STACKS_BPF ? STACKS_DWARF : STACKS_FP;
+	return target->stacks == STACKS_DWARF || target->stacks == STACKS_BPF ? STACKS_DWARF
+									      : STACKS_FP;
 }
 
 size_t sample_ring_bytes(const struct target *target)
@@ -42,7 +43,8 @@ int sample_own_cgroup(struct target *target, struct cgroup *ret)
 	int r;
 
 	/* What a family starts may move to another one. */
-	if (target->scope == TARGET_THREAD || target_is_family(target) || target->targets->cgroup_fd < 0)
+	if (target->scope == TARGET_THREAD || target_is_family(target) ||
+	    target->targets->cgroup_fd < 0)
 		return 1;
 	if (proc_cgroup_read(target->proc.dirfd, path, sizeof(path)) < 0 || strcmp(path, "/") == 0)
 		return 1;
@@ -73,12 +75,16 @@ static void explain_tasks(const struct sample_choice *choice, struct target *tar
 
 	target_say_why(target, "method task: events on %zu threads", choice->n_tids);
 	if (!can->cpu_wide)
-		target_warn(target, "no events on cpus (%s): each context switch of the target costs several "
-				    "microseconds more, ticks inside the kernel are missing",
-			    strerror(-can->cpu_wide_error));
+		target_warn(
+			target,
+			"no events on cpus (%s): each context switch of the target costs several "
+			"microseconds more, ticks inside the kernel are missing",
+			strerror(-can->cpu_wide_error));
 	else if (!can->filter)
-		target_warn(target, "no BPF filter (%s): each context switch of the target costs several microseconds more",
-			    can->filter_why);
+		target_warn(
+			target,
+			"no BPF filter (%s): each context switch of the target costs several microseconds more",
+			can->filter_why);
 	if (target->waits)
 		warn_plain_waits(target);
 }
@@ -87,15 +93,19 @@ static void explain(const struct sample_choice *choice, struct target *target)
 {
 	switch (choice->attempt) {
 	case ATTEMPT_CGROUP:
-		target_say_why(target, "method cgroup: %s holds only this target", choice->cgroup.path);
+		target_say_why(target, "method cgroup: %s holds only this target",
+			       choice->cgroup.path);
 		if (target->waits && !sampler_filter(sampler_of(target->targets)))
 			warn_plain_waits(target);
 		break;
 	case ATTEMPT_CPU:
 		if (choice->beside)
-			target_say_why(target, "waits: the machine's switches, filtered to this target");
+			target_say_why(target,
+				       "waits: the machine's switches, filtered to this target");
 		else
-			target_say_why(target, "method cpu: the machine's shared events, filtered to this target");
+			target_say_why(
+				target,
+				"method cpu: the machine's shared events, filtered to this target");
 		break;
 	default:
 		explain_tasks(choice, target);
@@ -104,14 +114,16 @@ static void explain(const struct sample_choice *choice, struct target *target)
 
 static struct group_wish wish_of(const struct target *target)
 {
-	return (struct group_wish){
-		.stacks = sample_stacks(target), .kernel = target->kernel_stacks, .ring_bytes = sample_ring_bytes(target),
-		.switch_bytes = sample_switch_bytes(target)};
+	return (struct group_wish){.stacks = sample_stacks(target),
+				   .kernel = target->kernel_stacks,
+				   .ring_bytes = sample_ring_bytes(target),
+				   .switch_bytes = sample_switch_bytes(target)};
 }
 
 /* ---- attempts, on the loop */
 
-static int prepare_cgroup(struct sample_choice *choice, struct target *target, struct event_group **ret)
+static int prepare_cgroup(struct sample_choice *choice, struct target *target,
+			  struct event_group **ret)
 {
 	if (!target_scope_is_group(target->scope)) {
 		if (sample_own_cgroup(target, &choice->cgroup) != 0)
@@ -122,7 +134,8 @@ static int prepare_cgroup(struct sample_choice *choice, struct target *target, s
 		if (choice->cgroup.dirfd < 0)
 			return -errno;
 	}
-	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, wish_of(target), &choice->opening, ret);
+	return sampler_cgroup_group(sampler_of(target->targets), &choice->cgroup, wish_of(target),
+				    &choice->opening, ret);
 }
 
 static int prepare_tasks(struct sample_choice *choice, struct target *target)
@@ -139,8 +152,8 @@ static int prepare_tasks(struct sample_choice *choice, struct target *target)
 		if (choice->proc_dirfd < 0)
 			return -errno;
 	}
-	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD, target->children,
-				wish_of(target), &choice->opening);
+	return sampler_task_group(sampler_of(target->targets), target->scope != TARGET_THREAD,
+				  target->children, wish_of(target), &choice->opening);
 }
 
 static int prepare(struct sample_choice *choice, struct target *target, struct event_group **ret)
@@ -151,7 +164,8 @@ static int prepare(struct sample_choice *choice, struct target *target, struct e
 	case ATTEMPT_CPU:
 		if (target_scope_is_group(target->scope) && !choice->beside)
 			return -ENOENT;
-		return sampler_cpu_group(sampler_of(target->targets), wish_of(target), &choice->opening, ret);
+		return sampler_cpu_group(sampler_of(target->targets), wish_of(target),
+					 &choice->opening, ret);
 	default:
 		return prepare_tasks(choice, target);
 	}
@@ -179,15 +193,18 @@ int sample_choose(struct sample_choice *choice, struct target *target, struct ev
 			explain(choice, target);
 			return 0;
 		}
-		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED || r == -EDQUOT)
+		if (choice->attempt == ATTEMPT_TASKS || choice->beside || r == -ECANCELED ||
+		    r == -EDQUOT)
 			return r;
 		/* Events on tasks cost it more than what it would gain by other rings. */
-		if (choice->attempt == ATTEMPT_CPU && sampling_group(target) && sampling_group(target)->spec.kind != GROUP_TASK &&
+		if (choice->attempt == ATTEMPT_CPU && sampling_group(target) &&
+		    sampling_group(target)->spec.kind != GROUP_TASK &&
 		    !sample_is_of_the_past(target, sampling_group(target)))
 			return r;
 		if (r != -ENOENT)
 			log_debug("%s: no events on %s: %s", target->name,
-				  choice->attempt == ATTEMPT_CGROUP ? "a cgroup" : "cpus", strerror(-r));
+				  choice->attempt == ATTEMPT_CGROUP ? "a cgroup" : "cpus",
+				  strerror(-r));
 		choice->attempt++;
 	}
 }
@@ -204,8 +221,9 @@ static int open_tasks(struct sample_choice *choice)
 		spec->subjects = &choice->tid;
 		spec->n_subjects = 1;
 	} else {
-		r = choice->proc_dirfd < 0 ? threads_of(choice->pids, choice->n_pids, &tids, &spec->n_subjects)
-					   : proc_tasks_read(choice->proc_dirfd, &tids, &spec->n_subjects);
+		r = choice->proc_dirfd < 0
+			    ? threads_of(choice->pids, choice->n_pids, &tids, &spec->n_subjects)
+			    : proc_tasks_read(choice->proc_dirfd, &tids, &spec->n_subjects);
 		if (r < 0)
 			return r == -ENOENT ? -ESRCH : r;
 		spec->subjects = tids;

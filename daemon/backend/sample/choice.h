@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the rings for a target, by cost: those of a cgroup of its own, the machine's shared ones, those of its tasks. Takes a
- * group that exists at once; another one is opened on a thread, one attempt after the other.
+ * Chooses the rings for a target, by cost: those of a cgroup of its own, the machine's shared ones,
+ * those of its tasks. Takes a group that exists at once; another one is opened on a thread, one
+ * attempt after the other.
  */
 #pragma once
 
@@ -29,9 +30,13 @@ struct sample_choice {
 int sample_choice_new(const struct target *target, struct sample_choice **ret) _must_check_;
 
 /* 0: *ret, with a reference; BACKEND_RUN: run the job on a thread, then call this again; -errno. */
-int sample_choose(struct sample_choice *choice, struct target *target, struct event_group **ret) _must_check_;
+int sample_choose(struct sample_choice *choice, struct target *target,
+		  struct event_group **ret) _must_check_;
 
-/* The stacks and the size that the target's rings should have; the cgroup that holds nothing but the target: 0, or 1 for none. */
+/*
+ * The stacks and the size that the target's rings should have; the cgroup that holds nothing but
+ * the target: 0, or 1 for none.
+ */
 enum stacks_mode sample_stacks(const struct target *target);
 size_t sample_ring_bytes(const struct target *target);
 size_t sample_switch_bytes(const struct target *target);

@@ -63,7 +63,8 @@ void clocks_on_tick(evutil_socket_t fd, short what, void *arg)
 		if (sampler->clocks[i].resting)
 			continue;
 		if (now - sampler->clocks[i].since_ns < REST_AFTER_NS ||
-		    filter_cpu_idle(sampler->filter, cpu) < REST_AFTER_NS || !filter_cpu_rest(sampler->filter, cpu))
+		    filter_cpu_idle(sampler->filter, cpu) < REST_AFTER_NS ||
+		    !filter_cpu_rest(sampler->filter, cpu))
 			running = true;
 		else
 			clock_set(sampler, i, true);

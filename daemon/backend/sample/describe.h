@@ -7,5 +7,8 @@
 struct json_object;
 struct target;
 
-/* How the stacks of its processes were unwound, null where they are not; which run Python. NULL on allocation failure. */
+/*
+ * How the stacks of its processes were unwound, null where they are not; which run Python. NULL on
+ * allocation failure.
+ */
 struct json_object *describe_target(const struct target *target);

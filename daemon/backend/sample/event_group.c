@@ -24,7 +24,8 @@ const char *group_kind_name(enum group_kind kind)
 	return names[kind];
 }
 
-static void attr_common(const struct group_spec *spec, uint64_t read_format, struct perf_event_attr *attr)
+static void attr_common(const struct group_spec *spec, uint64_t read_format,
+			struct perf_event_attr *attr)
 {
 	*attr = (struct perf_event_attr){
 		.type = PERF_TYPE_SOFTWARE,
@@ -50,7 +51,9 @@ static void attr_stacks(const struct group_spec *spec, struct perf_event_attr *a
 	attr->sample_type |= PERF_SAMPLE_CALLCHAIN;
 	if (spec->stacks != STACKS_DWARF)
 		return;
-	/* The frames are found by the decoder; a chain by frame pointers would only contradict it. */
+	/*
+	 * The frames are found by the decoder; a chain by frame pointers would only contradict it.
+	 */
 	attr->exclude_callchain_user = 1;
 	attr->sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
 	attr->sample_regs_user = PERFABI_REGS_USER;
@@ -73,7 +76,10 @@ static void attrs_fill(struct event_group *group, uint64_t read_format, bool pyt
 	clock->inherit_thread = spec->inherit && !spec->inherit_processes;
 	clock->context_switch = spec->switch_records;
 	attr_stacks(spec, clock);
-	/* what a stack has of Python's functions is the payload of a sample that the program has unwound */
+	/*
+	 * what a stack has of Python's functions is the payload of a sample that the program has
+	 * unwound
+	 */
 	if (python)
 		clock->sample_type |= PERF_SAMPLE_RAW;
 
@@ -84,8 +90,9 @@ static void attrs_fill(struct event_group *group, uint64_t read_format, bool pyt
 	}
 	attr_stacks(spec, &group->attrs[GROUP_STACK]);
 	for (int i = 0; i < GROUP_EVENTS; i++)
-		group->layouts[i] = (struct record_layout){.sample_type = group->attrs[i].sample_type,
-							 .regs_user = group->attrs[i].sample_regs_user};
+		group->layouts[i] =
+			(struct record_layout){.sample_type = group->attrs[i].sample_type,
+					       .regs_user = group->attrs[i].sample_regs_user};
 }
 
 static int id_cmp(const void *a, const void *b)
@@ -110,7 +117,8 @@ static int ids_fill(struct event_group *group)
 		for (size_t i = 0; i < events->n_subjects * events->n_cpus; i++)
 			if (events->fds[i] >= 0)
 				group->ids[group->n_ids++] =
-					(struct group_id){.id = events->ids[i], .event = (enum group_event)e};
+					(struct group_id){.id = events->ids[i],
+							  .event = (enum group_event)e};
 	}
 	qsort(group->ids, group->n_ids, sizeof(*group->ids), id_cmp);
 	return 0;
@@ -120,7 +128,9 @@ static int ids_fill(struct event_group *group)
 static int outputs_open(struct event_group *group, struct filter *filter)
 {
 	for (int e = GROUP_STACK; e <= GROUP_PLAIN; e++) {
-		struct eventset_spec spec = {.attr = group->attrs[e], .overwrite = true, .join = &group->events[GROUP_CLOCK]};
+		struct eventset_spec spec = {.attr = group->attrs[e],
+					     .overwrite = true,
+					     .join = &group->events[GROUP_CLOCK]};
 		unsigned int kind = e == GROUP_STACK ? FILTER_OUTPUT_STACK : FILTER_OUTPUT_PLAIN;
 		int r;
 
@@ -130,7 +140,8 @@ static int outputs_open(struct event_group *group, struct filter *filter)
 		for (size_t i = 0; i < group->events[e].n_cpus; i++) {
 			if (group->events[e].fds[i] < 0)
 				continue;
-			r = filter_output(filter, group->index, kind, group->events[e].cpus[i], group->events[e].fds[i]);
+			r = filter_output(filter, group->index, kind, group->events[e].cpus[i],
+					  group->events[e].fds[i]);
 			if (r < 0)
 				return r;
 		}
@@ -146,7 +157,8 @@ static int switches_open(struct event_group *group, const struct filter *filter)
 
 	if (!group->spec.switch_bytes)
 		return 0;
-	r = filter_rings_open(filter, group->index, clock->cpus, clock->n_cpus, group->spec.switch_bytes, &group->switch_map);
+	r = filter_rings_open(filter, group->index, clock->cpus, clock->n_cpus,
+			      group->spec.switch_bytes, &group->switch_map);
 	if (r < 0)
 		return r == -EOPNOTSUPP ? 0 : r;
 	group->switches = calloc(clock->n_cpus, sizeof(*group->switches));
@@ -154,7 +166,8 @@ static int switches_open(struct event_group *group, const struct filter *filter)
 		return -ENOMEM;
 	for (size_t i = 0; i < clock->n_cpus; i++) {
 		group->switches[i].ring = &group->switch_map.base[clock->cpus[i]];
-		group->switches[i].records = filter_ring_records(&group->switch_map, clock->cpus[i]);
+		group->switches[i].records =
+			filter_ring_records(&group->switch_map, clock->cpus[i]);
 		if (!group->switches[i].records)
 			return -EINVAL;
 	}
@@ -202,8 +215,8 @@ static void group_cleanup(struct group_cleanup *c)
 	free(group);
 }
 
-int event_group_open(const struct group_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
-		    struct event_group **ret)
+int event_group_open(const struct group_spec *spec, struct filter *filter, unsigned int index,
+		     uint64_t read_format, struct event_group **ret)
 {
 	_cleanup_(group_cleanup) struct group_cleanup c = {.filter = filter};
 	struct eventset_spec clock;
@@ -234,7 +247,8 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 	if (r < 0)
 		return r;
 	if (spec->kind == GROUP_CPU || (index != FILTER_NO_GROUP && filter_unwinds(filter))) {
-		r = eventset_filter(&group->events[GROUP_CLOCK], filter_clock_fd(filter, spec->kind != GROUP_CPU));
+		r = eventset_filter(&group->events[GROUP_CLOCK],
+				    filter_clock_fd(filter, spec->kind != GROUP_CPU));
 		if (r < 0)
 			return r;
 	}
@@ -254,7 +268,8 @@ int event_group_open(const struct group_spec *spec, struct filter *filter, unsig
 	return 0;
 }
 
-struct event_group *event_group_close(struct event_group *group, struct filter *filter, struct closer *closer)
+struct event_group *event_group_close(struct event_group *group, struct filter *filter,
+				      struct closer *closer)
 {
 	struct eventset events[GROUP_EVENTS];
 
@@ -267,7 +282,8 @@ struct event_group *event_group_close(struct event_group *group, struct filter *
 	/* What writes to the rings of the clock goes before it. */
 	for (int e = 0; e < GROUP_EVENTS; e++)
 		events[e] = group->events[GROUP_EVENTS - 1 - e];
-	_Static_assert(GROUP_CLOCK == 0 && GROUP_EVENTS <= EVENTSETS_TOGETHER, "the clock is the last to be closed");
+	_Static_assert(GROUP_CLOCK == 0 && GROUP_EVENTS <= EVENTSETS_TOGETHER,
+		       "the clock is the last to be closed");
 	eventset_close_all(events, GROUP_EVENTS, closer);
 	group_survey_fini(&group->survey);
 	free(group->ids);
@@ -278,7 +294,8 @@ struct event_group *event_group_close(struct event_group *group, struct filter *
 enum group_event event_group_event(const struct event_group *group, uint64_t id)
 {
 	struct group_id key = {.id = id};
-	const struct group_id *found = bsearch(&key, group->ids, group->n_ids, sizeof(*group->ids), id_cmp);
+	const struct group_id *found =
+		bsearch(&key, group->ids, group->n_ids, sizeof(*group->ids), id_cmp);
 
 	return found ? found->event : GROUP_EVENTS;
 }
@@ -301,7 +318,8 @@ uint64_t event_group_lost(const struct event_group *group)
 	return lost;
 }
 
-struct perf_event_attr event_group_exported_attr(const struct event_group *group, enum group_event event)
+struct perf_event_attr event_group_exported_attr(const struct event_group *group,
+						 enum group_event event)
 {
 	struct perf_event_attr attr = group->attrs[event];
 
@@ -394,7 +412,8 @@ found:
 	return 0;
 }
 
-static int survey_record(const struct event_group *group, struct group_survey *survey, uint8_t *record, uint64_t *ret_time)
+static int survey_record(const struct event_group *group, struct group_survey *survey,
+			 uint8_t *record, uint64_t *ret_time)
 {
 	const struct perf_event_header *h = (const void *)record;
 	struct tracerd_sched_event ev;
@@ -414,7 +433,9 @@ static int survey_record(const struct event_group *group, struct group_survey *s
 		return 0;
 	if (event == GROUP_CLOCK)
 		return tally_add(survey, *view.pid, *view.tid, false);
-	return record_sched(&view, &ev) ? tally_add(survey, ev.pid, ev.tid, ev.kind != SCHEDEV_SAMPLE) : 0;
+	return record_sched(&view, &ev)
+		       ? tally_add(survey, ev.pid, ev.tid, ev.kind != SCHEDEV_SAMPLE)
+		       : 0;
 }
 
 /* What a ring has lost begins before its oldest record; the shortest one says what all have. */
@@ -437,7 +458,8 @@ static int survey_switches(const struct switch_ring *ring, struct group_survey *
 	return r;
 }
 
-static int survey_ring(const struct event_group *group, const struct ring *ring, struct group_survey *survey)
+static int survey_ring(const struct event_group *group, const struct ring *ring,
+		       struct group_survey *survey)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -484,7 +506,8 @@ int event_group_look(const struct event_group *group, struct group_survey *ret)
 	for (int kind = 0; kind < GROUP_RINGS; kind++) {
 		uint64_t *oldest = &survey.oldest_of[kind];
 
-		*oldest = *oldest > ahead_ns + group->created_ns ? *oldest - ahead_ns : group->created_ns;
+		*oldest = *oldest > ahead_ns + group->created_ns ? *oldest - ahead_ns
+								 : group->created_ns;
 		if (*oldest > survey.oldest_ns)
 			survey.oldest_ns = *oldest;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A group of sampling events with its overwrite rings, one on each CPU: the clock, and the outputs of the switch programs.
- * Targets whose threads it covers share a group and count references; a frozen recording holds one, too. It does not change
- * once made, except that its clocks stop and start, so the copier thread may read its rings at any time.
+ * A group of sampling events with its overwrite rings, one on each CPU: the clock, and the outputs
+ * of the switch programs. Targets whose threads it covers share a group and count references; a
+ * frozen recording holds one, too. It does not change once made, except that its clocks stop and
+ * start, so the copier thread may read its rings at any time.
  */
 #pragma once
 
@@ -36,9 +37,11 @@ struct group_spec {
 	size_t n_subjects;
 	uint64_t cgroup_ino;
 	bool inherit, inherit_processes; /* GROUP_TASK: threads to come; also processes to come */
-	bool switch_records;             /* PERF_RECORD_SWITCH, where no BPF program reports switches */
+	/* PERF_RECORD_SWITCH, where no BPF program reports switches */
+	bool switch_records;
 	bool kernel;                     /* ticks in the kernel count too (with the user's stack) */
-	bool kernel_stacks;              /* also the kernel's stack: in the rings of such targets only, see group_find() */
+	/* also the kernel's stack: in the rings of such targets only, see group_find() */
+	bool kernel_stacks;
 	unsigned int hz;
 	size_t ring_bytes;   /* of each CPU */
 	size_t switch_bytes; /* likewise, for what has no stack, where that has a ring of its own */
@@ -47,7 +50,9 @@ struct group_spec {
 	const atomic_bool *cancel; /* while it is opened; may be NULL */
 };
 
-/* A group has two kinds of rings on each CPU: those of its events, and those for what has no stack. */
+/*
+ * A group has two kinds of rings on each CPU: those of its events, and those for what has no stack.
+ */
 enum group_ring { GROUP_RING_EVENTS, GROUP_RING_SWITCHES, GROUP_RINGS };
 
 /* What the rings held at one moment. */
@@ -75,7 +80,8 @@ struct event_group {
 	struct perf_event_attr attrs[GROUP_EVENTS];
 	struct record_layout layouts[GROUP_EVENTS];
 	struct eventset events[GROUP_EVENTS]; /* STACK and PLAIN write to the rings of CLOCK */
-	struct switch_ring *switches; /* owned, one for each of CLOCK's CPUs; NULL: what has no stack goes to PLAIN */
+	/* owned, one for each of CLOCK's CPUs; NULL: what has no stack goes to PLAIN */
+	struct switch_ring *switches;
 	struct filter_rings switch_map; /* mapped: where they are; base is NULL for images */
 	struct group_id {
 		uint64_t id;
@@ -90,17 +96,25 @@ struct event_group {
 
 const char *group_kind_name(enum group_kind kind);
 
-/* For the sampler, which numbers, shares and frees groups. `filter` may be NULL. Opened on any thread. */
-int event_group_open(const struct group_spec *spec, struct filter *filter, unsigned int index, uint64_t read_format,
-		    struct event_group **ret) _must_check_;
-struct event_group *event_group_close(struct event_group *group, struct filter *filter, struct closer *closer);
+/*
+ * For the sampler, which numbers, shares and frees groups. `filter` may be NULL. Opened on any
+ * thread.
+ */
+int event_group_open(const struct group_spec *spec, struct filter *filter, unsigned int index,
+		     uint64_t read_format, struct event_group **ret) _must_check_;
+struct event_group *event_group_close(struct event_group *group, struct filter *filter,
+				      struct closer *closer);
 
 /* Which event of the group has this id: GROUP_EVENTS if none. Any thread. */
 enum group_event event_group_event(const struct event_group *group, uint64_t id);
 /* Walks all rings, which takes as long as copying them: any thread but the loop's. 0, -ENOMEM. */
 int event_group_look(const struct event_group *group, struct group_survey *ret) _must_check_;
-/* The event as a bundle has it: records are CLOCK_MONOTONIC in the rings, and CLOCK_MONOTONIC_RAW in a bundle, as all others there. */
-struct perf_event_attr event_group_exported_attr(const struct event_group *group, enum group_event event);
+/*
+ * The event as a bundle has it: records are CLOCK_MONOTONIC in the rings, and CLOCK_MONOTONIC_RAW
+ * in a bundle, as all others there.
+ */
+struct perf_event_attr event_group_exported_attr(const struct event_group *group,
+						 enum group_event event);
 /* The memory of its rings, of all CPUs. */
 uint64_t event_group_bytes(const struct event_group *group);
 uint64_t event_group_lost(const struct event_group *group);

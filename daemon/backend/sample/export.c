@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies a target's records from rings to a bundle: those that daemon/backend/sample/mask.c lets through.
+ * Copies a target's records from rings to a bundle: those that daemon/backend/sample/mask.c lets
+ * through.
  *
- * Event ids are replaced by fixed ones, so that the file's event table does not depend on the number of open descriptors.
+ * Event ids are replaced by fixed ones, so that the file's event table does not depend on the
+ * number of open descriptors.
  */
 #include "daemon/backend/sample/export.h"
 
@@ -65,12 +67,14 @@ int export_record(struct export_out *out, const void *record, size_t size)
 
 static void group_id(struct perf_event_header *h, uint64_t id)
 {
-	uint8_t *at = h->type == PERF_RECORD_SAMPLE ? (uint8_t *)(h + 1) : (uint8_t *)h + h->size - sizeof(id);
+	uint8_t *at = h->type == PERF_RECORD_SAMPLE ? (uint8_t *)(h + 1)
+						    : (uint8_t *)h + h->size - sizeof(id);
 
 	memcpy(at, &id, sizeof(id));
 }
 
-static void count_kept(const struct record_view *view, enum group_event event, struct frozen_stats *stats)
+static void count_kept(const struct record_view *view, enum group_event event,
+		       struct frozen_stats *stats)
 {
 	struct tracerd_sched_event ev = {.kind = 0};
 
@@ -119,7 +123,10 @@ static bool count_loss(const struct perf_event_header *h, struct frozen_stats *s
 	}
 }
 
-/* Who is on record is not only known to be blocked. Without memory for that it is drawn by what is on record all the same. */
+/*
+ * Who is on record is not only known to be blocked. Without memory for that it is drawn by what is
+ * on record all the same.
+ */
 static void see_thread(struct export *samples, const struct record_view *view)
 {
 	struct tracerd_sched_event ev;
@@ -133,8 +140,8 @@ static void see_thread(struct export *samples, const struct record_view *view)
 }
 
 /* One of the group's event, with the time that it has in a ring. */
-static int copy_event(struct frozen *frozen, size_t index, uint8_t *record, enum group_event event, struct export_out *out,
-		      struct frozen_stats *stats, uint64_t *oldest_ns)
+static int copy_event(struct frozen *frozen, size_t index, uint8_t *record, enum group_event event,
+		      struct export_out *out, struct frozen_stats *stats, uint64_t *oldest_ns)
 {
 	struct export *samples = export_of(frozen);
 	const struct source *source = &samples->sources[index];
@@ -146,7 +153,8 @@ static int copy_event(struct frozen *frozen, size_t index, uint8_t *record, enum
 
 	r = record_parse(record, &source->group->layouts[event], &view);
 	if (r == 0)
-		record_set_time(&view, clocks_monotonic_to_raw(samples->clocks, view.time, &samples->clocks_segment));
+		record_set_time(&view, clocks_monotonic_to_raw(samples->clocks, view.time,
+							       &samples->clocks_segment));
 	if (r == 0)
 		r = unwound_expand(source->group, &view, &event, expanded);
 	if (r < 0) {
@@ -154,7 +162,8 @@ static int copy_event(struct frozen *frozen, size_t index, uint8_t *record, enum
 		return 0;
 	}
 	h = view.header;
-	doubted = r == 1 && !unwind_doubts_believes(&samples->doubts, *view.pid, mask_stack_ns(&view), view.chain, view.n_chain);
+	doubted = r == 1 && !unwind_doubts_believes(&samples->doubts, *view.pid,
+						    mask_stack_ns(&view), view.chain, view.n_chain);
 	if (doubted)
 		record_drop_stack(&view);
 	if (r == 1)
@@ -187,8 +196,8 @@ static int copy_event(struct frozen *frozen, size_t index, uint8_t *record, enum
 	return r < 0 ? r : export_record(out, h, h->size);
 }
 
-static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out, struct frozen_stats *stats,
-		       uint64_t *oldest_ns)
+static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, struct export_out *out,
+		       struct frozen_stats *stats, uint64_t *oldest_ns)
 {
 	enum group_event event = GROUP_EVENTS;
 	uint64_t id;
@@ -205,8 +214,8 @@ static int copy_record(struct frozen *frozen, size_t index, uint8_t *record, str
 	return copy_event(frozen, index, record, event, out, stats, oldest_ns);
 }
 
-static int copy_ring(struct frozen *frozen, size_t index, const struct ring *ring, struct export_out *out,
-		     struct frozen_stats *stats, struct ring_state *ret)
+static int copy_ring(struct frozen *frozen, size_t index, const struct ring *ring,
+		     struct export_out *out, struct frozen_stats *stats, struct ring_state *ret)
 {
 	_cleanup_(ring_copy_fini) struct ring_copy copy = RING_COPY_INIT;
 	_cleanup_(ring_records_fini) struct ring_records records = {0};
@@ -227,15 +236,16 @@ static int copy_ring(struct frozen *frozen, size_t index, const struct ring *rin
 	ret->wrapped = copy.wrapped || records.malformed;
 	/* The newest is first in the ring, the oldest first in the file. */
 	for (size_t i = records.n; i > 0; i--) {
-		r = copy_record(frozen, index, copy.data + records.offsets[i - 1], out, stats, &ret->oldest_ns);
+		r = copy_record(frozen, index, copy.data + records.offsets[i - 1], out, stats,
+				&ret->oldest_ns);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int copy_switches(struct frozen *frozen, size_t index, const struct switch_ring *ring, struct export_out *out,
-			 struct frozen_stats *stats, struct ring_state *ret)
+static int copy_switches(struct frozen *frozen, size_t index, const struct switch_ring *ring,
+			 struct export_out *out, struct frozen_stats *stats, struct ring_state *ret)
 {
 	_cleanup_(switch_records_fini) struct switch_records records = {.n = 0};
 	_Alignas(8) uint8_t record[UNWOUND_RECORD_MAX];
@@ -250,8 +260,11 @@ static int copy_switches(struct frozen *frozen, size_t index, const struct switc
 	stats->overwritten_bytes += records.overwritten * sizeof(*records.v);
 	ret->wrapped = records.wrapped;
 	for (size_t i = 0; i < records.n && r == 0; i++)
-		r = unwound_plain(export_of(frozen)->sources[index].group, &records.v[i], record) < 0 ? -EBADMSG :
-			copy_event(frozen, index, record, GROUP_PLAIN, out, stats, &ret->oldest_ns);
+		r = unwound_plain(export_of(frozen)->sources[index].group, &records.v[i],
+				  record) < 0
+			    ? -EBADMSG
+			    : copy_event(frozen, index, record, GROUP_PLAIN, out, stats,
+					 &ret->oldest_ns);
 	return r;
 }
 
@@ -276,7 +289,9 @@ static int add_events(const struct frozen *frozen, size_t index, struct perfdata
 	return 0;
 }
 
-/* 0: it has lost nothing. A ring from which nothing could be read is complete from the freeze only. */
+/*
+ * 0: it has lost nothing. A ring from which nothing could be read is complete from the freeze only.
+ */
 static uint64_t complete_since(const struct frozen *frozen, const struct ring_state *ring)
 {
 	if (!ring->wrapped)
@@ -285,7 +300,8 @@ static uint64_t complete_since(const struct frozen *frozen, const struct ring_st
 }
 
 /* *ret_oldest_ns: all its rings have everything since then. */
-static int copy_source(struct frozen *frozen, size_t index, struct export_out *out, struct frozen_stats *stats, uint64_t *ret_oldest_ns)
+static int copy_source(struct frozen *frozen, size_t index, struct export_out *out,
+		       struct frozen_stats *stats, uint64_t *ret_oldest_ns)
 {
 	struct export *samples = export_of(frozen);
 	const struct source *source = &samples->sources[index];
@@ -303,7 +319,8 @@ static int copy_source(struct frozen *frozen, size_t index, struct export_out *o
 		return r;
 	stats->lost += source_lost(source, lost);
 	for (size_t cpu = 0; cpu < clock->n_cpus; cpu++) {
-		struct ring_state *ring = &samples->rings[samples->n_rings], switches = {.cpu = clock->cpus[cpu]};
+		struct ring_state *ring = &samples->rings[samples->n_rings],
+				  switches = {.cpu = clock->cpus[cpu]};
 
 		if (!ring_is_there(&clock->rings[cpu]))
 			continue;
@@ -311,13 +328,15 @@ static int copy_source(struct frozen *frozen, size_t index, struct export_out *o
 		samples->n_rings++;
 		r = copy_ring(frozen, index, &clock->rings[cpu], out, stats, ring);
 		if (r == 0 && source->group->switches)
-			r = copy_switches(frozen, index, &source->group->switches[cpu], out, stats, &switches);
+			r = copy_switches(frozen, index, &source->group->switches[cpu], out, stats,
+					  &switches);
 		if (r < 0)
 			return r;
 		ring->complete_ns = complete_since(frozen, ring);
 		if (complete_since(frozen, &switches) > ring->complete_ns)
 			ring->complete_ns = complete_since(frozen, &switches);
-		if (switches.oldest_ns && (!ring->oldest_ns || switches.oldest_ns < ring->oldest_ns))
+		if (switches.oldest_ns &&
+		    (!ring->oldest_ns || switches.oldest_ns < ring->oldest_ns))
 			ring->oldest_ns = switches.oldest_ns;
 		if (!ring->complete_ns)
 			continue;
@@ -340,7 +359,8 @@ static int copy_functions(struct frozen *frozen, struct export_out *out)
 	size_t size;
 	int r = 0;
 
-	while (r == 0 && (size = exported_functions_next(functions, &pos, EVENT_ID(0, GROUP_PLAIN), from ? from - 1 : 0, record)) != 0)
+	while (r == 0 && (size = exported_functions_next(functions, &pos, EVENT_ID(0, GROUP_PLAIN),
+							 from ? from - 1 : 0, record)) != 0)
 		r = export_record(out, record, size);
 	return r < 0 ? r : export_flush(out);
 }
@@ -372,7 +392,8 @@ uint64_t export_set_aside(struct frozen *frozen, uint64_t max_bytes)
 	/* Before the rings: a wait that ends meanwhile is here or there. */
 	r = take_kept(frozen);
 	if (r == 0)
-		r = aside_copy(samples->aside, pids, frozen->n_members, max_bytes, frozen->cancel, &bytes);
+		r = aside_copy(samples->aside, pids, frozen->n_members, max_bytes, frozen->cancel,
+			       &bytes);
 	else
 		free(pids);
 	if (r < 0)
@@ -397,7 +418,10 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 	r = take_kept(frozen);
 	if (r < 0)
 		return r;
-	/* The present rings first. Those from before a change join on only if these still have it all. */
+	/*
+	 * The present rings first. Those from before a change join on only if these still have it
+	 * all.
+	 */
 	do {
 		if (copied == samples->n_sources)
 			break;
@@ -405,7 +429,8 @@ int export_copy(struct frozen *frozen, struct perfdata_writer *writer, struct fr
 		if (r < 0)
 			return r;
 		copied++;
-		samples->complete_ns = sources_complete_ns(samples->sources, oldest, samples->n_sources, &used);
+		samples->complete_ns =
+			sources_complete_ns(samples->sources, oldest, samples->n_sources, &used);
 	} while (used > copied);
 	stats->complete_from_ns = samples->complete_ns;
 	r = copied ? export_waits(frozen, &out) : 0;
@@ -422,7 +447,9 @@ static void take_outages(struct target *target, struct export *samples, uint64_t
 
 	all = sampler_outages(sampler_of(target->targets), &n);
 	for (size_t i = 0; i < n; i++) {
-		struct outage o = {.cpu = all[i].cpu, .from_ns = all[i].from_ns, .to_ns = frozen_ns};
+		struct outage o = {.cpu = all[i].cpu,
+				   .from_ns = all[i].from_ns,
+				   .to_ns = frozen_ns};
 		bool missed = false;
 
 		for (size_t k = 0; k < samples->n_sources; k++) {
@@ -476,8 +503,8 @@ int export_freeze(struct target *target, struct frozen *frozen)
 		return r;
 	take_outages(target, samples, frozen->raw_ns);
 	/*
-	 * Only the copy finds out what is missing at the beginning; until then assume that the rings have everything since
-	 * they are the target's.
+	 * Only the copy finds out what is missing at the beginning; until then assume that the
+	 * rings have everything since they are the target's.
 	 */
 	if (samples->sources[samples->n_sources - 1].from_ns > frozen->oldest_ns)
 		frozen->oldest_ns = samples->sources[samples->n_sources - 1].from_ns;
@@ -489,14 +516,17 @@ int export_freeze(struct target *target, struct frozen *frozen)
 	frozen->kernel_stacks = spec->kernel_stacks && frozen->admin;
 	frozen->kernel_waits = sampling_kernel_waits(target) && frozen->admin;
 	frozen->wait_min_ns = sampling_wait_min(target);
-	if (frozen->wait_min_ns && target->state == TARGET_ARMED && sampler_filter(sampler_of(target->targets)))
+	if (frozen->wait_min_ns && target->state == TARGET_ARMED &&
+	    sampler_filter(sampler_of(target->targets)))
 		kept_freeze(sampler_filter(sampler_of(target->targets)), frozen, &samples->kept);
 	if (sampler_unwind(sampler_of(target->targets))) {
-		r = unwind_copy_doubts(sampler_unwind(sampler_of(target->targets)), &samples->doubts);
+		r = unwind_copy_doubts(sampler_unwind(sampler_of(target->targets)),
+				       &samples->doubts);
 
 		if (r < 0)
 			return r;
-		samples->functions.from = unwind_python(sampler_unwind(sampler_of(target->targets)));
+		samples->functions.from =
+			unwind_python(sampler_unwind(sampler_of(target->targets)));
 	}
 	/* What is in the rings was written down before it. */
 	if (samples->functions.from)
@@ -505,7 +535,8 @@ int export_freeze(struct target *target, struct frozen *frozen)
 		return 0;
 	samples->since = blocked_ref(s->since);
 	if (target->state == TARGET_ARMED)
-		samples->blocked_asked = blocked_at_freeze(target, frozen, spec->stack_bytes, &samples->blocked) != -EOPNOTSUPP;
+		samples->blocked_asked = blocked_at_freeze(target, frozen, spec->stack_bytes,
+							   &samples->blocked) != -EOPNOTSUPP;
 	return 0;
 }
 
@@ -534,7 +565,8 @@ void export_free(struct frozen *frozen)
 }
 
 /* Without a CPU, -1, it is a loss, and of that time not all is known. */
-static void add_gap(struct json_object *gaps, const char *kind, int cpu, uint64_t from_ns, uint64_t to_ns)
+static void add_gap(struct json_object *gaps, const char *kind, int cpu, uint64_t from_ns,
+		    uint64_t to_ns)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -550,7 +582,8 @@ static void add_outage(struct json_object *gaps, const struct outage *outage)
 {
 	char kind[64];
 
-	(void)snprintf(kind, sizeof(kind), "CPU %d went or came, and was not recorded", outage->cpu);
+	(void)snprintf(kind, sizeof(kind), "CPU %d went or came, and was not recorded",
+		       outage->cpu);
 	add_gap(gaps, kind, -1, outage->from_ns, outage->to_ns);
 }
 
@@ -566,16 +599,17 @@ static void add_unseen(struct json_object *gaps, const struct frozen *frozen)
 			continue;
 		from = m->from_ns;
 		to = m->to_ns;
-		add_gap(gaps, "records were lost, by which its user's right to see it is known", -1, from, to);
+		add_gap(gaps, "records were lost, by which its user's right to see it is known", -1,
+			from, to);
 	}
 }
 
 /*
- * Where the ring of one CPU reaches back less far than another's, what ran there is missing in between. There is no gap before
- * the oldest data of all, nor before the target was armed.
+ * Where the ring of one CPU reaches back less far than another's, what ran there is missing in
+ * between. There is no gap before the oldest data of all, nor before the target was armed.
  */
-void export_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
-		     struct json_object *gaps)
+void export_meta(const struct frozen *frozen, struct json_object *events,
+		 struct json_object *losses, struct json_object *gaps)
 {
 	const uint64_t from = frozen_recorded_from(frozen);
 	const struct export *samples = export_of(frozen);
@@ -593,7 +627,8 @@ void export_meta(const struct frozen *frozen, struct json_object *events, struct
 	if (samples->blocked_asked) {
 		json_add_uint(events, "stacks_since_before", samples->n_blocked);
 		/* one: those of the target, which came too late, or not at all */
-		json_add_uint(losses, "blocked_stacks_missing", samples->blocked_came ? blocked_missing(samples->blocked) : 1);
+		json_add_uint(losses, "blocked_stacks_missing",
+			      samples->blocked_came ? blocked_missing(samples->blocked) : 1);
 	}
 	if (samples->n_outages)
 		json_add_uint(losses, "cpu_outages", samples->n_outages);

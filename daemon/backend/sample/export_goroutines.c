@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Records of goroutines in a bundle: each is in front of the record that shows it, with the same time. The program in the kernel has
- * written them one after the other; but of a tick the kernel may have taken the time before that.
+ * Records of goroutines in a bundle: each is in front of the record that shows it, with the same
+ * time. The program in the kernel has written them one after the other; but of a tick the kernel
+ * may have taken the time before that.
  */
 #include <string.h>
 
@@ -18,7 +19,8 @@ static bool shows_thread(const struct record_view *view, enum group_event event,
 	return record_sched(view, &ev) && ev.kind == SCHEDEV_OUT && ev.tid == tid;
 }
 
-bool export_hold_goroutine(struct export_out *out, const struct record_view *view, enum group_event event)
+bool export_hold_goroutine(struct export_out *out, const struct record_view *view,
+			   enum group_event event)
 {
 	struct tracerd_sched_event ev;
 
@@ -30,13 +32,15 @@ bool export_hold_goroutine(struct export_out *out, const struct record_view *vie
 	return true;
 }
 
-int export_goroutine(struct export_out *out, const struct record_layout *layout, const struct record_view *shows, enum group_event event)
+int export_goroutine(struct export_out *out, const struct record_layout *layout,
+		     const struct record_view *shows, enum group_event event)
 {
 	const size_t size = out->held_size;
 	struct record_view view;
 
 	out->held_size = 0;
-	if (!size || !shows_thread(shows, event, out->held_tid) || record_parse(out->held, layout, &view) < 0)
+	if (!size || !shows_thread(shows, event, out->held_tid) ||
+	    record_parse(out->held, layout, &view) < 0)
 		return 0;
 	record_set_time(&view, shows->time);
 	return export_record(out, out->held, size);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the export share: what is frozen of a target's rings, and the file that records go to. */
+/*
+ * What the files of the export share: what is frozen of a target's rings, and the file that records
+ * go to.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +22,8 @@ struct perfdata_writer;
 struct record_view;
 
 /* No id of the kernel's, and none of the side-band log's. */
-#define EVENT_ID(source, event) (0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
+#define EVENT_ID(source, event) \
+	(0x4000000000000010ULL + (uint64_t)(source) * 16 + (uint64_t)(event))
 
 /* frozen->recording, or frozen->beside. */
 struct export {
@@ -30,7 +34,8 @@ struct export {
 		int cpu;
 		uint64_t oldest_ns; /* of what was in it; 0: nothing */
 		bool wrapped;       /* there had been more */
-		uint64_t complete_ns; /* since then it has all of the target's; 0: it has lost nothing */
+		/* since then it has all of the target's; 0: it has lost nothing */
+		uint64_t complete_ns;
 	} *rings;
 	size_t n_rings;
 	struct outage {
@@ -65,7 +70,9 @@ struct export_out {
 	struct perfdata_writer *writer;
 	uint8_t *buf; /* owned */
 	size_t used;
-	/* the record of a goroutine that was the last one of the ring; held_size 0: there is none */
+	/*
+	 * the record of a goroutine that was the last one of the ring; held_size 0: there is none
+	 */
 	_Alignas(8) uint8_t held[256];
 	size_t held_size;
 	uint32_t held_tid;
@@ -77,16 +84,23 @@ int export_flush(struct export_out *out) _must_check_;
 /* ---- export_goroutines.c: what goroutine a record is of */
 
 /* The record tells of a goroutine: it is kept until the next one. False: it is something else. */
-bool export_hold_goroutine(struct export_out *out, const struct record_view *view, enum group_event event);
-/* Writes what is kept if the record that is to be written next is what it tells of; `layout` is that of GROUP_PLAIN. 0 or -errno. */
-int export_goroutine(struct export_out *out, const struct record_layout *layout, const struct record_view *shows,
-		     enum group_event event) _must_check_;
+bool export_hold_goroutine(struct export_out *out, const struct record_view *view,
+			   enum group_event event);
+/*
+ * Writes what is kept if the record that is to be written next is what it tells of; `layout` is
+ * that of GROUP_PLAIN. 0 or -errno.
+ */
+int export_goroutine(struct export_out *out, const struct record_layout *layout,
+		     const struct record_view *shows, enum group_event event) _must_check_;
 
 /* ---- export_waits.c: who waits at the freeze */
 
 /* Notes the addresses of the kernel in a record of a wait, for their names. 0 or -ENOMEM. */
 int export_see_kernel(struct frozen *frozen, const struct record_view *view) _must_check_;
-/* Turns the record of a wait that ends behind the freeze, and has its stack, into one that the thread is still in it. */
+/*
+ * Turns the record of a wait that ends behind the freeze, and has its stack, into one that the
+ * thread is still in it.
+ */
 void export_still_waits(const struct frozen *frozen, struct record_view *view);
 /* Writes the stacks of waits that go on, when the rings have been copied. 0 or -errno. */
 int export_waits(struct frozen *frozen, struct export_out *out) _must_check_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The stacks of threads that wait at the freeze: those that the programs in the kernel have kept (daemon/backend/sample/kept.h), and
- * of waits from before the rings those that were read from the process (daemon/backend/sample/blocked.h).
+ * The stacks of threads that wait at the freeze: those that the programs in the kernel have kept
+ * (daemon/backend/sample/kept.h), and of waits from before the rings those that were read from the
+ * process (daemon/backend/sample/blocked.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ int export_see_kernel(struct frozen *frozen, const struct record_view *view)
 	uint64_t n = 1;
 
 	/* The kernel's part is the first. */
-	if (!frozen->kernel_waits || !view->n_chain || view->chain[0] != (uint64_t)PERF_CONTEXT_KERNEL)
+	if (!frozen->kernel_waits || !view->n_chain ||
+	    view->chain[0] != (uint64_t)PERF_CONTEXT_KERNEL)
 		return 0;
 	while (n < view->n_chain && view->chain[n] < (uint64_t)PERF_CONTEXT_MAX)
 		n++;
@@ -31,7 +33,8 @@ void export_still_waits(const struct frozen *frozen, struct record_view *view)
 	const uint64_t since = mask_stack_ns(view);
 	struct tracerd_sched_event ev;
 
-	if (view->time <= frozen->raw_ns || since >= frozen->raw_ns || !record_sched(view, &ev) || !frozen_has(frozen, ev.pid, since))
+	if (view->time <= frozen->raw_ns || since >= frozen->raw_ns || !record_sched(view, &ev) ||
+	    !frozen_has(frozen, ev.pid, since))
 		return;
 	ev.kind = SCHEDEV_BLOCKED;
 	ev.flags &= SCHEDEV_PYTHON;
@@ -53,17 +56,26 @@ static int copy_kept(struct frozen *frozen, struct export_out *out)
 		const struct filter_kept *k = &samples->kept.v[i];
 		/* What the kernel does for it was not kept, and is the same as long as it waits. */
 		const struct filter_task *task =
-			frozen->kernel_waits && samples->blocked_came ? blocked_task(samples->blocked, k->ev.tid, k->switches) : NULL;
+			frozen->kernel_waits && samples->blocked_came
+				? blocked_task(samples->blocked, k->ev.tid, k->switches)
+				: NULL;
 		struct record_view view;
 
-		/* It left a CPU for the wait that it is in while nobody recorded it, or after the freeze: then the rings have that. */
-		if (samples->blocked_came && blocked_is_later(samples->blocked, k->ev.tid, k->switches) &&
+		/*
+		 * It left a CPU for the wait that it is in while nobody recorded it, or after the
+		 * freeze: then the rings have that.
+		 */
+		if (samples->blocked_came &&
+		    blocked_is_later(samples->blocked, k->ev.tid, k->switches) &&
 		    !hashmap_get(&samples->seen, 0, k->ev.tid))
 			continue;
-		if (unwound_blocked(group, k, task, EVENT_ID(0, GROUP_STACK), frozen->raw_ns, record) < 0 ||
+		if (unwound_blocked(group, k, task, EVENT_ID(0, GROUP_STACK), frozen->raw_ns,
+				    record) < 0 ||
 		    record_parse(record, &group->layouts[GROUP_STACK], &view) < 0)
 			return -EBADMSG;
-		if (!unwind_doubts_believes(&samples->doubts, *view.pid, kept_since(&samples->kept, frozen, k), view.chain, view.n_chain)) {
+		if (!unwind_doubts_believes(&samples->doubts, *view.pid,
+					    kept_since(&samples->kept, frozen, k), view.chain,
+					    view.n_chain)) {
 			samples->n_doubted++;
 			continue;
 		}
@@ -76,11 +88,13 @@ static int copy_kept(struct frozen *frozen, struct export_out *out)
 	return r < 0 ? r : export_flush(out);
 }
 
-static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, unsigned int event, const struct hashmap *seen,
-			uint64_t complete_ns, uint64_t time_ns, struct export_out *out)
+static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, unsigned int event,
+			const struct hashmap *seen, uint64_t complete_ns, uint64_t time_ns,
+			struct export_out *out)
 {
 	const uint64_t id = EVENT_ID(0, event);
-	struct perf_event_attr attr = event_group_exported_attr(export_of(frozen)->sources[0].group, GROUP_PLAIN);
+	struct perf_event_attr attr =
+		event_group_exported_attr(export_of(frozen)->sources[0].group, GROUP_PLAIN);
 	_cleanup_free_ uint8_t *record = malloc(BLOCKED_RECORD_MAX);
 	const struct blocked_stack *s;
 	size_t pos = 0;
@@ -97,15 +111,17 @@ static int copy_blocked(struct frozen *frozen, const struct blocked *blocked, un
 		if (frozen->kernel_waits)
 			r = frozen_see_kernel(frozen, s->task.kernel, s->task.n_kernel);
 		if (r == 0)
-			r = export_record(out, record, blocked_record(blocked, s, frozen->kernel_waits, id, time_ns, record));
+			r = export_record(out, record,
+					  blocked_record(blocked, s, frozen->kernel_waits, id,
+							 time_ns, record));
 		export_of(frozen)->n_blocked++;
 	}
 	return r < 0 ? r : export_flush(out);
 }
 
 /*
- * At the freeze those of which the rings have nothing where they are complete; from when the target was armed all, if the rings
- * reach back to that: the decoder knows who did something else before.
+ * At the freeze those of which the rings have nothing where they are complete; from when the target
+ * was armed all, if the rings reach back to that: the decoder knows who did something else before.
  */
 int export_waits(struct frozen *frozen, struct export_out *out)
 {
@@ -114,13 +130,16 @@ int export_waits(struct frozen *frozen, struct export_out *out)
 	uint64_t asleep = 0;
 	int r;
 
-	samples->blocked_came = samples->blocked && blocked_await(samples->blocked, BLOCKED_WAIT_MS);
+	samples->blocked_came = samples->blocked &&
+				blocked_await(samples->blocked, BLOCKED_WAIT_MS);
 	r = copy_kept(frozen, out);
 	if (samples->since && blocked_await(samples->since, 0))
 		asleep = blocked_asleep_ns(samples->since);
 	if (r == 0 && asleep > from && asleep < frozen->raw_ns)
-		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, NULL, UINT64_MAX, asleep, out);
+		r = copy_blocked(frozen, samples->since, GROUP_EVENTS + 1, NULL, UINT64_MAX, asleep,
+				 out);
 	if (r == 0 && samples->blocked_came)
-		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, &samples->seen, from, frozen->raw_ns, out);
+		r = copy_blocked(frozen, samples->blocked, GROUP_EVENTS, &samples->seen, from,
+				 frozen->raw_ns, out);
 	return r;
 }

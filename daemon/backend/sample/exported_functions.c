@@ -26,8 +26,8 @@ void exported_functions_see(struct exported_functions *f, const struct record_vi
 	}
 }
 
-size_t exported_functions_next(struct exported_functions *f, uint32_t *pos, uint64_t id, uint64_t time_ns,
-			       uint8_t buf[static UNWOUND_RECORD_MAX])
+size_t exported_functions_next(struct exported_functions *f, uint32_t *pos, uint64_t id,
+			       uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX])
 {
 	struct python_function function;
 	uint64_t number;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Python functions that the stacks of a bundle have: collected while these are copied, then written. The copier's. */
+/*
+ * The Python functions that the stacks of a bundle have: collected while these are copied, then
+ * written. The copier's.
+ */
 #pragma once
 
 #include <stdint.h>
@@ -19,6 +22,8 @@ struct exported_functions {
 void exported_functions_fini(struct exported_functions *f);
 /* A record that was expanded and is copied. */
 void exported_functions_see(struct exported_functions *f, const struct record_view *view);
-/* The next one as a record of event `id`; starts at *pos = 0. How long it is; 0: there is no more. */
-size_t exported_functions_next(struct exported_functions *f, uint32_t *pos, uint64_t id, uint64_t time_ns,
-			       uint8_t buf[static UNWOUND_RECORD_MAX]);
+/*
+ * The next one as a record of event `id`; starts at *pos = 0. How long it is; 0: there is no more.
+ */
+size_t exported_functions_next(struct exported_functions *f, uint32_t *pos, uint64_t id,
+			       uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX]);

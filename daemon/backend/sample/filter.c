@@ -92,11 +92,16 @@ static uint32_t own_pidns(void)
 }
 
 /* Constants of the program, before it is loaded: the verifier cuts what they rule out. */
-static int set_constants(struct bpf_object *object, const struct filter *filter, bool have_prev_state, bool unwinds, bool python)
+static int set_constants(struct bpf_object *object, const struct filter *filter,
+			 bool have_prev_state, bool unwinds, bool python)
 {
-	struct filter_constants constants = {
-		.have_prev_state = have_prev_state, .n_cpus = filter->n_cpus, .unwind = unwinds, .python = python, .goroutines = unwinds,
-		.rings = filter->rings, .pidns = own_pidns()};
+	struct filter_constants constants = {.have_prev_state = have_prev_state,
+					     .n_cpus = filter->n_cpus,
+					     .unwind = unwinds,
+					     .python = python,
+					     .goroutines = unwinds,
+					     .rings = filter->rings,
+					     .pidns = own_pidns()};
 	struct bpf_map *map, *rodata = NULL;
 	size_t size;
 
@@ -120,14 +125,17 @@ static int shrink(struct bpf_object *object, const char *const *maps, size_t n, 
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, maps[i]), entries);
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, maps[i]),
+					     entries);
 	return r;
 }
 
 /* What is not used costs nothing. */
 static int shrink_maps(struct bpf_object *object, bool unwinds, bool python)
 {
-	static const char *const of_unwinding[] = {"uw_slabs", "uw_pages", "uw_rules", "uw_mappings", "uw_processes", "go_processes", "woke"};
+	static const char *const of_unwinding[] = {"uw_slabs",    "uw_pages",     "uw_rules",
+						   "uw_mappings", "uw_processes", "go_processes",
+						   "woke"};
 	static const char *const of_python[] = {"py_processes", "py_threads", "py_codes"};
 	static const char *const rings[] = {"py_functions"};
 	int r = unwinds ? 0 : shrink(object, of_unwinding, ARRAY_SIZE(of_unwinding), 1);
@@ -143,7 +151,8 @@ static int ring_create(uint32_t flags, uint32_t entries)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
 
-	return bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", sizeof(uint32_t), sizeof(struct filter_record), entries, &opts);
+	return bpf_map_create(BPF_MAP_TYPE_ARRAY, "ring", sizeof(uint32_t),
+			      sizeof(struct filter_record), entries, &opts);
 }
 
 /* Arrays of arrays that differ in size are there since 5.10. */
@@ -162,7 +171,8 @@ static int set_rings(struct bpf_object *object, const struct filter *filter)
 	return filter->rings ? 0 : bpf_map__set_map_flags(bpf_map__inner_map(rings), 0);
 }
 
-static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bool unwinds, bool python)
+static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bool unwinds,
+		bool python)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "tracerd");
 	struct bpf_object *object;
@@ -175,17 +185,20 @@ static int load(struct filter *filter, bool have_prev_state, bool have_tasks, bo
 	if (r == 0)
 		r = shrink_maps(object, unwinds, python);
 	if (r == 0)
-		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"), filter->n_cpus);
+		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "cpus"),
+					     filter->n_cpus);
 	if (r == 0)
 		r = set_rings(object, filter);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "outputs"),
-					     filter->n_cpus * FILTER_MAX_GROUPS * FILTER_OUTPUTS_PER_GROUP);
+					     filter->n_cpus * FILTER_MAX_GROUPS *
+						     FILTER_OUTPUTS_PER_GROUP);
 	if (r == 0)
 		r = bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "wake"),
 					     (uint32_t)sysconf(_SC_PAGESIZE));
 	if (r == 0)
-		r = bpf_program__set_autoload(bpf_object__find_program_by_name(object, "on_task"), have_tasks);
+		r = bpf_program__set_autoload(bpf_object__find_program_by_name(object, "on_task"),
+					      have_tasks);
 	if (r == 0)
 		r = bpf_object__load(object);
 	if (r != 0) {
@@ -205,31 +218,41 @@ static bool refusal_is_final(int r)
 }
 
 /*
- * The best that this kernel takes: before 5.18 the tracepoint has three arguments, and without bpf_task_pt_regs() (5.15) there is
- * no iterator. Python's frames and unwinding are the most that is asked of a verifier: without them everything else is tried again.
+ * The best that this kernel takes: before 5.18 the tracepoint has three arguments, and without
+ * bpf_task_pt_regs() (5.15) there is no iterator. Python's frames and unwinding are the most that
+ * is asked of a verifier: without them everything else is tried again.
  */
 static int load_any(struct filter *filter, bool python)
 {
 	enum { NO_STATE = 1, NO_TASKS = 2, NO_PYTHON = 4, NO_UNWIND = 8 };
 	int r = -EINVAL, refused = 0;
 
-	for (unsigned int lacks = CAN_UNWIND ? 0 : NO_UNWIND | NO_PYTHON; lacks < 16 && r < 0 && !refusal_is_final(r); lacks++) {
+	for (unsigned int lacks = CAN_UNWIND ? 0 : NO_UNWIND | NO_PYTHON;
+	     lacks < 16 && r < 0 && !refusal_is_final(r); lacks++) {
 		/* the frames of Python's functions are added to stacks that have been unwound */
-		if ((!python && !(lacks & NO_PYTHON)) || ((lacks & NO_UNWIND) && !(lacks & NO_PYTHON)))
+		if ((!python && !(lacks & NO_PYTHON)) ||
+		    ((lacks & NO_UNWIND) && !(lacks & NO_PYTHON)))
 			continue;
-		r = load(filter, !(lacks & NO_STATE), !(lacks & NO_TASKS), !(lacks & NO_UNWIND), !(lacks & NO_PYTHON));
+		r = load(filter, !(lacks & NO_STATE), !(lacks & NO_TASKS), !(lacks & NO_UNWIND),
+			 !(lacks & NO_PYTHON));
 		if (!refused)
 			refused = r;
 	}
 	if (r == 0 && CAN_UNWIND && python && filter->unwinds && !filter->python)
-		log_notice("Python's functions are not found in stacks: the kernel refuses the program (%s)", strerror(-refused));
+		log_notice(
+			"Python's functions are not found in stacks: the kernel refuses the program (%s)",
+			strerror(-refused));
 	if (r == 0 && CAN_UNWIND && !filter->unwinds)
-		log_notice("stacks are not unwound in the kernel, which refuses the program (%s): they are copied", strerror(-refused));
+		log_notice(
+			"stacks are not unwound in the kernel, which refuses the program (%s): they are copied",
+			strerror(-refused));
 	if (r < 0)
 		return r;
-	filter->tasks = bpf_program__attach(bpf_object__find_program_by_name(filter->object, "on_task"));
+	filter->tasks =
+		bpf_program__attach(bpf_object__find_program_by_name(filter->object, "on_task"));
 	if (!filter->tasks)
-		log_notice("no task iterator: threads that are blocked when a recording begins have no stacks");
+		log_notice(
+			"no task iterator: threads that are blocked when a recording begins have no stacks");
 	return 0;
 }
 
@@ -238,8 +261,8 @@ static int watch_wake(struct filter *filter, struct event_base *base)
 	filter->wake = ring_buffer__new(filter_map_fd(filter, "wake"), on_wake, filter, NULL);
 	if (!filter->wake)
 		return -errno;
-	filter->wake_event = event_new(base, ring_buffer__epoll_fd(filter->wake), EV_READ | EV_PERSIST,
-				       on_wake_readable, filter);
+	filter->wake_event = event_new(base, ring_buffer__epoll_fd(filter->wake),
+				       EV_READ | EV_PERSIST, on_wake_readable, filter);
 	if (!filter->wake_event || event_add(filter->wake_event, NULL) < 0)
 		return -ENOMEM;
 	return 0;
@@ -247,7 +270,8 @@ static int watch_wake(struct filter *filter, struct event_base *base)
 
 DEFINE_CLEANUP(struct filter *, filter_free)
 
-int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
+int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg,
+	       struct filter **ret, char *why, size_t why_size)
 {
 	_cleanup_(filter_freep) struct filter *filter = NULL;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -272,7 +296,8 @@ int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *ar
 		return r;
 	}
 	filter->cpus_bytes = (filter->n_cpus * sizeof(struct filter_cpu) + page - 1) & ~(page - 1);
-	cpus = mmap(NULL, filter->cpus_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, filter_map_fd(filter, "cpus"), 0);
+	cpus = mmap(NULL, filter->cpus_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+		    filter_map_fd(filter, "cpus"), 0);
 	if (cpus == MAP_FAILED) {
 		r = -errno;
 		(void)snprintf(why, why_size, "mapping a BPF map: %s", strerror(-r));
@@ -313,19 +338,22 @@ static void forget_kept(const struct filter *filter)
 		const int fd = filter_map_fd(filter, maps[m]);
 		uint32_t key;
 
-		for (uint32_t i = 0; i < FILTER_KEPT_MAX && bpf_map_get_next_key(fd, NULL, &key) == 0; i++)
+		for (uint32_t i = 0;
+		     i < FILTER_KEPT_MAX && bpf_map_get_next_key(fd, NULL, &key) == 0; i++)
 			(void)bpf_map_delete_elem(fd, &key);
 	}
 }
 
 int filter_start(struct filter *filter)
 {
-	static const char *const programs[] = {"on_switch", "on_waking", "on_fork", "on_exec", "on_exit"};
+	static const char *const programs[] = {"on_switch", "on_waking", "on_fork", "on_exec",
+					       "on_exit"};
 
 	if (filter->n_links == 0)
 		forget_kept(filter);
 	while (filter->n_links < ARRAY_SIZE(programs)) {
-		struct bpf_program *program = bpf_object__find_program_by_name(filter->object, programs[filter->n_links]);
+		struct bpf_program *program =
+			bpf_object__find_program_by_name(filter->object, programs[filter->n_links]);
 		struct bpf_link *link = program ? bpf_program__attach(program) : NULL;
 
 		if (!link) {
@@ -350,7 +378,8 @@ void filter_stop(struct filter *filter)
 
 int filter_clock_fd(const struct filter *filter, bool own)
 {
-	return bpf_program__fd(bpf_object__find_program_by_name(filter->object, own ? "on_own_clock" : "on_clock"));
+	return bpf_program__fd(bpf_object__find_program_by_name(filter->object,
+								own ? "on_own_clock" : "on_clock"));
 }
 
 bool filter_unwinds(const struct filter *filter)
@@ -365,7 +394,8 @@ bool filter_finds_python(const struct filter *filter)
 
 int filter_stacks(const struct filter *filter)
 {
-	const int fd = bpf_program__fd(bpf_object__find_program_by_name(filter->object, "on_stack"));
+	const int fd =
+		bpf_program__fd(bpf_object__find_program_by_name(filter->object, "on_stack"));
 
 	for (unsigned int cpu = 0; cpu < filter->n_cpus; cpu++) {
 		LIBBPF_OPTS(bpf_test_run_opts, opts, .flags = BPF_F_TEST_RUN_ON_CPU, .cpu = cpu);
@@ -404,7 +434,8 @@ int filter_tasks(int fd, void (*fn)(void *arg, const struct filter_task *task), 
 	return n < 0 ? (int)n : 0;
 }
 
-static int output_index(const struct filter *filter, unsigned int group, unsigned int kind, int cpu, uint32_t *ret)
+static int output_index(const struct filter *filter, unsigned int group, unsigned int kind, int cpu,
+			uint32_t *ret)
 {
 	if (group >= FILTER_MAX_GROUPS || cpu < 0 || (unsigned int)cpu >= filter->n_cpus)
 		return -EINVAL;
@@ -418,7 +449,8 @@ int filter_output(struct filter *filter, unsigned int group, unsigned int kind, 
 	int r;
 
 	r = output_index(filter, group, kind, cpu, &index);
-	return r < 0 ? r : bpf_map_update_elem(filter_map_fd(filter, "outputs"), &index, &fd, BPF_ANY);
+	return r < 0 ? r
+		     : bpf_map_update_elem(filter_map_fd(filter, "outputs"), &index, &fd, BPF_ANY);
 }
 
 void filter_output_clear(struct filter *filter, unsigned int group, unsigned int kind, int cpu)
@@ -429,12 +461,14 @@ void filter_output_clear(struct filter *filter, unsigned int group, unsigned int
 		(void)bpf_map_delete_elem(filter_map_fd(filter, "outputs"), &index);
 }
 
-static int fill_rings(const struct filter *filter, int fd, const int *cpus, size_t n_cpus, size_t records)
+static int fill_rings(const struct filter *filter, int fd, const int *cpus, size_t n_cpus,
+		      size_t records)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n_cpus; i++) {
-		const struct filter_ring ring = {.first = (uint32_t)(filter->n_cpus + i * records), .size = (uint32_t)records};
+		const struct filter_ring ring = {.first = (uint32_t)(filter->n_cpus + i * records),
+						 .size = (uint32_t)records};
 		const uint32_t cpu = (uint32_t)cpus[i];
 
 		r = cpu < filter->n_cpus ? bpf_map_update_elem(fd, &cpu, &ring, BPF_ANY) : -EINVAL;
@@ -442,9 +476,11 @@ static int fill_rings(const struct filter *filter, int fd, const int *cpus, size
 	return r;
 }
 
-int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus, size_t n_cpus, size_t bytes, struct filter_rings *ret)
+int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus,
+		      size_t n_cpus, size_t bytes, struct filter_rings *ret)
 {
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE), records = bytes / sizeof(struct filter_record);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE),
+		     records = bytes / sizeof(struct filter_record);
 	const uint64_t entries = filter->n_cpus + (uint64_t)n_cpus * records;
 	_cleanup_close_ int fd = -1;
 	struct filter_rings rings;
@@ -452,7 +488,8 @@ int filter_rings_open(const struct filter *filter, unsigned int group, const int
 	void *base;
 	int r;
 
-	_Static_assert(sizeof(struct filter_ring) == sizeof(struct filter_record), "both are entries of one map");
+	_Static_assert(sizeof(struct filter_ring) == sizeof(struct filter_record),
+		       "both are entries of one map");
 	if (!filter->rings)
 		return -EOPNOTSUPP;
 	if (group >= FILTER_MAX_GROUPS || records == 0 || entries > RING_ENTRIES_MAX)
@@ -572,7 +609,8 @@ uint64_t filter_drops(const struct filter *filter)
 
 #else /* !HAVE_BPF */
 
-int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg, struct filter **ret, char *why, size_t why_size)
+int filter_new(struct event_base *base, bool python, filter_wake_fn fn, void *arg,
+	       struct filter **ret, char *why, size_t why_size)
 {
 	(void)snprintf(why, why_size, "built without BPF (clang and libbpf were missing)");
 	return -EOPNOTSUPP;
@@ -637,7 +675,8 @@ void filter_output_clear(struct filter *filter, unsigned int group, unsigned int
 {
 }
 
-int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus, size_t n_cpus, size_t bytes, struct filter_rings *ret)
+int filter_rings_open(const struct filter *filter, unsigned int group, const int *cpus,
+		      size_t n_cpus, size_t bytes, struct filter_rings *ret)
 {
 	return -EOPNOTSUPP;
 }

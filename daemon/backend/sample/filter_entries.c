@@ -11,8 +11,10 @@ static void crowded(struct target *target, pid_t pid)
 	struct sampling *s = sampling_of(target);
 
 	if (!s->crowded)
-		target_warn(target, "process %d has targets with %d other kinds of rings: of it this one gets no switches, and no samples by the machine's clock",
-			    (int)pid, FILTER_ENTRY_GROUPS);
+		target_warn(
+			target,
+			"process %d has targets with %d other kinds of rings: of it this one gets no switches, and no samples by the machine's clock",
+			(int)pid, FILTER_ENTRY_GROUPS);
 	s->crowded = true;
 }
 
@@ -44,8 +46,12 @@ static void follow(const struct targets *targets, pid_t pid)
 		unwind_forget(unwind, pid);
 }
 
-/* All targets of the group have to want the stacks of long waits only, and then the least of what is long. */
-static void entry_add_later(struct filter_entry *entry, const struct target *target, uint16_t bit, bool is_new)
+/*
+ * All targets of the group have to want the stacks of long waits only, and then the least of what
+ * is long.
+ */
+static void entry_add_later(struct filter_entry *entry, const struct target *target, uint16_t bit,
+			    bool is_new)
 {
 	const uint64_t wait_min_us = sampling_wait_min(target) / 1000;
 
@@ -81,7 +87,10 @@ static void entry_add(struct filter_entry *entry, struct target *target, pid_t p
 		} else if (entry->waits[i] != group->index) {
 			continue;
 		}
-		/* One target of the group that wants stacks is enough: the copies for the others drop them. */
+		/*
+		 * One target of the group that wants stacks is enough: the copies for the others
+		 * drop them.
+		 */
 		if (target->waits)
 			entry->no_stacks &= (uint16_t)~bit;
 		/* One that wants copies is enough, too. */
@@ -105,8 +114,12 @@ static uint64_t age_of(const struct target *target)
 	return target->arming ? UINT64_MAX : target->id;
 }
 
-/* The targets that want something of the process, the oldest first: where there is no room for all, they go before. */
-static size_t wanted_by(const struct targets *targets, pid_t pid, pid_t tid, struct target *ret[MEMBER_UNITS_MAX])
+/*
+ * The targets that want something of the process, the oldest first: where there is no room for all,
+ * they go before.
+ */
+static size_t wanted_by(const struct targets *targets, pid_t pid, pid_t tid,
+			struct target *ret[MEMBER_UNITS_MAX])
 {
 	const struct member *member = NULL;
 	size_t n = 0, at;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the BPF filter lets pass of the targets' processes: one entry for each process, of what all its targets want. */
+/*
+ * What the BPF filter lets pass of the targets' processes: one entry for each process, of what all
+ * its targets want.
+ */
 #pragma once
 
 #include <sys/types.h>

@@ -32,10 +32,12 @@ void go_object_parse(struct json_object *o, struct go_object *ret)
 		return;
 	}
 	ret->is = GO_REFUSED;
-	escape_text(ret->refused, sizeof(ret->refused), refused ? refused : "?", refused ? strlen(refused) : 1);
+	escape_text(ret->refused, sizeof(ret->refused), refused ? refused : "?",
+		    refused ? strlen(refused) : 1);
 }
 
-struct json_object *goroutines_describe(pid_t pid, const struct go_object *object, const struct go_counts *counts)
+struct json_object *goroutines_describe(pid_t pid, const struct go_object *object,
+					const struct go_counts *counts)
 {
 	struct json_object *o = json_object_new_object();
 	char version[16] = "1";
@@ -89,7 +91,10 @@ int goroutines_put(const struct filter *filter, pid_t pid, const struct go_layou
 	r = filter_use(filter, FILTER_USE_GO, true);
 	if (r < 0)
 		return r;
-	/* Of a program that has just been executed nothing is told until what is known of the former is dropped. */
+	/*
+	 * Of a program that has just been executed nothing is told until what is known of the
+	 * former is dropped.
+	 */
 	if (bpf_map_update_elem(map_of(filter), &key, &entry, BPF_NOEXIST) == 0 || errno == EEXIST)
 		return 0;
 	return -errno;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which processes run a Go program of which the programs in the kernel can read what goroutine a thread runs, and where they find it.
+ * Which processes run a Go program of which the programs in the kernel can read what goroutine a
+ * thread runs, and where they find it.
  *
  * Does not know what is mapped (daemon/backend/sample/unwind.c), nor targets.
  */
@@ -30,10 +31,15 @@ struct go_counts {
 	uint64_t whys[GO_WHYS];
 };
 
-/* The process runs this program from now on; nothing changes if it already does. 0, -errno: its goroutines are not read. */
-int goroutines_put(const struct filter *filter, pid_t pid, const struct go_layout *layout) _must_check_;
+/*
+ * The process runs this program from now on; nothing changes if it already does. 0, -errno: its
+ * goroutines are not read.
+ */
+int goroutines_put(const struct filter *filter, pid_t pid,
+		   const struct go_layout *layout) _must_check_;
 /* It runs another program, has ended, or nobody records it. What was counted is added to *sum. */
 void goroutines_drop(const struct filter *filter, pid_t pid, struct go_counts *sum);
 void goroutines_count(const struct filter *filter, pid_t pid, struct go_counts *sum);
 /* In words. NULL on allocation failure. */
-struct json_object *goroutines_describe(pid_t pid, const struct go_object *object, const struct go_counts *counts);
+struct json_object *goroutines_describe(pid_t pid, const struct go_object *object,
+					const struct go_counts *counts);

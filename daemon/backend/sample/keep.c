@@ -9,7 +9,10 @@
 #include "daemon/backend/sample/choice.h"
 #include "daemon/backend/sample/sampling.h"
 
-/* Rings are measured soon after they were taken, then ever less often: a measurement reads all of them. */
+/*
+ * Rings are measured soon after they were taken, then ever less often: a measurement reads all of
+ * them.
+ */
 #define INTERVAL_MAX_S 32
 /* What was measured in a quiet moment is no reason to ask for all memory that there is. */
 #define GROWTH_MAX 16
@@ -96,7 +99,8 @@ static size_t size_for(const struct keep *keep, enum group_ring kind, size_t byt
 	const struct group_survey *survey = &source->group->survey;
 	const uint64_t complete = source_complete_ns(source, survey->oldest_of[kind]);
 
-	if (!bytes || complete == source->from_ns || survey->at_ns - complete >= keep->target->keep_ns)
+	if (!bytes || complete == source->from_ns ||
+	    survey->at_ns - complete >= keep->target->keep_ns)
 		return bytes;
 	return keep_size(bytes, survey->at_ns - complete, keep->target->keep_ns);
 }
@@ -115,18 +119,23 @@ void keep_surveyed(struct keep *keep)
 	complete = source_complete_ns(source, group->survey.oldest_ns);
 	if (group->survey.at_ns < complete)
 		return;
-	if (complete == source->from_ns || group->survey.at_ns - complete >= keep->target->keep_ns) {
+	if (complete == source->from_ns ||
+	    group->survey.at_ns - complete >= keep->target->keep_ns) {
 		keep->why[0] = '\0';
 		return;
 	}
 	size = size_for(keep, GROUP_RING_EVENTS, ring_bytes_of(group));
-	switches = size_for(keep, GROUP_RING_SWITCHES, group->switches ? group->spec.switch_bytes : 0);
+	switches =
+		size_for(keep, GROUP_RING_SWITCHES, group->switches ? group->spec.switch_bytes : 0);
 	if (size < group->spec.ring_bytes)
 		size = group->spec.ring_bytes;
 	if (size == group->spec.ring_bytes && switches <= group->spec.switch_bytes) {
-		(void)snprintf(keep->why, sizeof(keep->why), "no locked memory was left for larger rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
+		(void)snprintf(
+			keep->why, sizeof(keep->why),
+			"no locked memory was left for larger rings (CAP_IPC_LOCK, LimitMEMLOCK=)");
 		if (size * 2 > RING_BYTES_MAX || switches * 2 > RING_BYTES_MAX)
-			(void)snprintf(keep->why, sizeof(keep->why), "its rings are as large as rings can be");
+			(void)snprintf(keep->why, sizeof(keep->why),
+				       "its rings are as large as rings can be");
 		return;
 	}
 	keep->ring_bytes = size;
@@ -141,7 +150,8 @@ void keep_refused(struct keep *keep, const char *why)
 	const enum stacks_mode stacks = keep ? sample_stacks(keep->target) : STACKS_FP;
 	bool larger = false;
 
-	if (!group || (keep_ring_bytes(keep, stacks) <= group->spec.ring_bytes && keep_switch_bytes(keep, stacks) <= group->spec.switch_bytes))
+	if (!group || (keep_ring_bytes(keep, stacks) <= group->spec.ring_bytes &&
+		       keep_switch_bytes(keep, stacks) <= group->spec.switch_bytes))
 		return;
 	if (keep_ring_bytes(keep, stacks) > group->spec.ring_bytes) {
 		keep->ring_bytes /= 2;

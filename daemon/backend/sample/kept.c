@@ -15,14 +15,20 @@
 #include "common/base/raw_clock.h"
 #include "daemon/backend/sample/filter.h"
 
-/* Two clocks are not read at once: a wait that began so short a time before the freeze may have begun after it. */
+/*
+ * Two clocks are not read at once: a wait that began so short a time before the freeze may have
+ * begun after it.
+ */
 #define CLOCKS_APART_NS 20000u
 /* So many are read at a time: at least what has one hash value. */
 #define BATCH 256u
 
 void kept_freeze(const struct filter *filter, const struct frozen *frozen, struct kept *ret)
 {
-	/* If time passes between the two, the freeze seems to be earlier: no later wait is believed. */
+	/*
+	 * If time passes between the two, the freeze seems to be earlier: no later wait is
+	 * believed.
+	 */
 	const uint64_t mono = io_now_ns(), raw = clock_raw_ns();
 
 	*ret = (struct kept){.fd = fcntl(filter_map_fd(filter, "kept"), F_DUPFD_CLOEXEC, 3),
@@ -37,7 +43,8 @@ void kept_fini(struct kept *kept)
 	kept->n = 0;
 }
 
-uint64_t kept_since(const struct kept *kept, const struct frozen *frozen, const struct filter_kept *k)
+uint64_t kept_since(const struct kept *kept, const struct frozen *frozen,
+		    const struct filter_kept *k)
 {
 	const uint64_t ago = kept->frozen_mono > k->out_ns ? kept->frozen_mono - k->out_ns : 0;
 
@@ -45,14 +52,17 @@ uint64_t kept_since(const struct kept *kept, const struct frozen *frozen, const 
 }
 
 /* The programs go on while the map is read. */
-static bool is_wanted(const struct kept *kept, const struct frozen *frozen, const struct filter_kept *k)
+static bool is_wanted(const struct kept *kept, const struct frozen *frozen,
+		      const struct filter_kept *k)
 {
-	if (k->done != k->begun || !k->out_ns || k->n == FILTER_KEPT_NOTHING || k->out_ns + CLOCKS_APART_NS > kept->frozen_mono)
+	if (k->done != k->begun || !k->out_ns || k->n == FILTER_KEPT_NOTHING ||
+	    k->out_ns + CLOCKS_APART_NS > kept->frozen_mono)
 		return false;
 	if (frozen->scope == TARGET_THREAD && k->ev.tid != (uint32_t)frozen->tid)
 		return false;
 	/* It could be seen all the time. */
-	return frozen_has(frozen, k->ev.pid, frozen->raw_ns) && frozen_has(frozen, k->ev.pid, kept_since(kept, frozen, k));
+	return frozen_has(frozen, k->ev.pid, frozen->raw_ns) &&
+	       frozen_has(frozen, k->ev.pid, kept_since(kept, frozen, k));
 }
 
 static int add(struct kept *kept, const struct filter_kept *k)
@@ -105,7 +115,8 @@ void kept_fini(struct kept *kept)
 {
 }
 
-uint64_t kept_since(const struct kept *kept, const struct frozen *frozen, const struct filter_kept *k)
+uint64_t kept_since(const struct kept *kept, const struct frozen *frozen,
+		    const struct filter_kept *k)
 {
 	return 0;
 }

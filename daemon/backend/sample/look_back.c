@@ -27,7 +27,8 @@ bool look_back_is_surveying(const struct target *target)
 }
 
 /* Everything since this time is still there, by surveys of all sources. Any thread. */
-static uint64_t oldest_ns(const struct source *sources, const struct group_survey *surveys, size_t n, uint64_t armed_ns)
+static uint64_t oldest_ns(const struct source *sources, const struct group_survey *surveys,
+			  size_t n, uint64_t armed_ns)
 {
 	uint64_t oldest[SOURCES_MAX], ns;
 
@@ -85,7 +86,8 @@ int look_back_job(const struct target *target, struct backend_job **ret)
 	return 0;
 }
 
-static void stats_add(const struct target *target, const struct group_survey *survey, struct backend_stats *ret)
+static void stats_add(const struct target *target, const struct group_survey *survey,
+		      struct backend_stats *ret)
 {
 	for (size_t i = 0; i < survey->n_tallies; i++) {
 		const struct group_tally *t = &survey->tallies[i];

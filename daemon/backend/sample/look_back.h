@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rings of a target hold, and how far back they reach: the sampling back end's answers to that, see daemon/target/backend.h. */
+/*
+ * What the rings of a target hold, and how far back they reach: the sampling back end's answers to
+ * that, see daemon/target/backend.h.
+ */
 #pragma once
 
 #include <stdbool.h>

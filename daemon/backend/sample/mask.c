@@ -18,8 +18,12 @@ static bool is_subject(const struct frozen *frozen, uint32_t pid, uint32_t tid, 
 	return frozen_has(frozen, pid, time);
 }
 
-/* Names that may be seen: of the target's own processes, of the idle task, of the reader's own processes. */
-static bool may_see(const struct frozen *frozen, const struct tracerd_sched_event *ev, uint64_t time)
+/*
+ * Names that may be seen: of the target's own processes, of the idle task, of the reader's own
+ * processes.
+ */
+static bool may_see(const struct frozen *frozen, const struct tracerd_sched_event *ev,
+		    uint64_t time)
 {
 	return frozen->admin || ev->other_tid == 0 || ev->other_uid == (uint32_t)frozen->owner ||
 	       frozen_has(frozen, ev->other_pid, time);
@@ -54,7 +58,8 @@ enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *vie
 			    frozen_has(frozen, ev.other_pid, view->time);
 		break;
 	case SCHEDEV_IN:
-		own_stack = frozen->waits && (ev.flags & SCHEDEV_WAITED) && frozen_has(frozen, ev.pid, mask_stack_ns(view));
+		own_stack = frozen->waits && (ev.flags & SCHEDEV_WAITED) &&
+			    frozen_has(frozen, ev.pid, mask_stack_ns(view));
 		break;
 	case SCHEDEV_BLOCKED:
 		own_stack = frozen->waits;
@@ -71,7 +76,10 @@ enum mask_answer mask_sched(const struct frozen *frozen, struct record_view *vie
 		return MASK_MALFORMED;
 	}
 	if (!own_stack) {
-		/* The BPF program ran on another thread's stack, or nobody asked for stacks of waits. */
+		/*
+		 * The BPF program ran on another thread's stack, or nobody asked for stacks of
+		 * waits.
+		 */
 		ev.flags &= (uint16_t)~(SCHEDEV_WAKER_TARGET | SCHEDEV_WAITED | SCHEDEV_PYTHON);
 		record_drop_stack(view);
 		*view->pid = ev.pid;
@@ -100,26 +108,32 @@ static enum mask_answer mask_switch(const struct frozen *frozen, struct record_v
 	wide = (void *)view->header;
 	if (view->header->size < sizeof(*wide) + sizeof(struct perfabi_sample_id))
 		return MASK_MALFORMED;
-	if (!frozen->admin && wide->next_prev_tid != 0 && !frozen_has(frozen, wide->next_prev_pid, view->time))
+	if (!frozen->admin && wide->next_prev_tid != 0 &&
+	    !frozen_has(frozen, wide->next_prev_pid, view->time))
 		wide->next_prev_pid = wide->next_prev_tid = SCHEDEV_MASKED_ID;
 	return MASK_KEEP;
 }
 
-enum mask_answer mask_record(const struct frozen *frozen, const struct source *source, enum group_event event,
-			     struct record_view *view)
+enum mask_answer mask_record(const struct frozen *frozen, const struct source *source,
+			     enum group_event event, struct record_view *view)
 {
 	const uint64_t to_ns = event == GROUP_CLOCK ? source->to_ns : source->end_ns;
 	enum mask_answer answer;
 
 	if (view->time < source->from_ns || view->time > to_ns || view->time > frozen->raw_ns)
 		return MASK_OUTSIDE;
-	/* What the kernel did in a wait may have been asked for by another target of the same rings. */
+	/*
+	 * What the kernel did in a wait may have been asked for by another target of the same
+	 * rings.
+	 */
 	if (!frozen->admin || (event != GROUP_CLOCK && !frozen_has_kernel_stacks(frozen)))
 		record_mask_kernel(view);
 	switch (view->header->type) {
 	case PERF_RECORD_SAMPLE:
 		if (event == GROUP_CLOCK)
-			answer = is_subject(frozen, *view->pid, *view->tid, view->time) ? MASK_KEEP : MASK_FOREIGN;
+			answer = is_subject(frozen, *view->pid, *view->tid, view->time)
+					 ? MASK_KEEP
+					 : MASK_FOREIGN;
 		else
 			answer = mask_sched(frozen, view);
 		break;

@@ -36,16 +36,19 @@ void python_object_parse(struct json_object *o, struct python_object *ret)
 		return;
 	if (json_get_uint(o, "minor", &minor) && minor <= 255)
 		ret->minor = (unsigned int)minor;
-	if (!refused && json_get_uint(o, "runtime", &ret->runtime) && ret->runtime < UINT64_C(1) << 47 &&
+	if (!refused && json_get_uint(o, "runtime", &ret->runtime) &&
+	    ret->runtime < UINT64_C(1) << 47 &&
 	    python_layout_parse(json_get_array(o, "layout"), &ret->layout) == 0) {
 		ret->is = PYTHON_KNOWN;
 		return;
 	}
 	ret->is = PYTHON_REFUSED;
-	escape_text(ret->refused, sizeof(ret->refused), refused ? refused : "?", refused ? strlen(refused) : 1);
+	escape_text(ret->refused, sizeof(ret->refused), refused ? refused : "?",
+		    refused ? strlen(refused) : 1);
 }
 
-struct json_object *python_describe(pid_t pid, const struct python_object *object, const struct python_counts *counts)
+struct json_object *python_describe(pid_t pid, const struct python_object *object,
+				    const struct python_counts *counts)
 {
 	struct json_object *o = json_object_new_object();
 	char version[8] = "3";
@@ -82,7 +85,9 @@ struct function {
 	uint8_t text[]; /* the name, then the file */
 };
 
-/* The functions of one process, the oldest first, or those that have not been seen for the longest. */
+/*
+ * The functions of one process, the oldest first, or those that have not been seen for the longest.
+ */
 struct owner {
 	uint32_t pid, n;
 	TAILQ_HEAD(, function) functions;
@@ -139,9 +144,9 @@ static struct owner *largest(const struct python *p)
 }
 
 /*
- * The first that has not been seen since it was last passed over. Records in the rings have its number, and no name then: those of a program's
- * main functions, which are its oldest, are not to go for those that it makes and runs once. The programs write it down again when it is
- * seen again.
+ * The first that has not been seen since it was last passed over. Records in the rings have its
+ * number, and no name then: those of a program's main functions, which are its oldest, are not to
+ * go for those that it makes and runs once. The programs write it down again when it is seen again.
  */
 static void forget_one(struct python *p, struct owner *o)
 {
@@ -152,8 +157,11 @@ static void forget_one(struct python *p, struct owner *o)
 		struct python_code_seen seen;
 
 		f = TAILQ_FIRST(&o->functions);
-		key = (struct python_code_key){.pid = f->pid, .generation = f->generation, .code = f->code};
-		if (p->codes_fd < 0 || bpf_map_lookup_elem(p->codes_fd, &key, &seen) < 0 || seen.id != f->id)
+		key = (struct python_code_key){.pid = f->pid,
+					       .generation = f->generation,
+					       .code = f->code};
+		if (p->codes_fd < 0 || bpf_map_lookup_elem(p->codes_fd, &key, &seen) < 0 ||
+		    seen.id != f->id)
 			break;
 		if (!seen.used || i == SECOND_CHANCES) {
 			(void)bpf_map_delete_elem(p->codes_fd, &key);
@@ -191,9 +199,17 @@ static int keep(struct python *p, const struct python_function *from)
 		owner_free_if_idle(p, o);
 		return -ENOMEM;
 	}
-	*f = (struct function){.id = from->id, .code = from->code, .pid = from->pid, .generation = from->generation, .line = from->line,
-		.name_bytes = from->name_bytes, .file_bytes = from->file_bytes, .name_kind = from->name_kind, .file_kind = from->file_kind,
-		.name_cut = from->name_cut, .file_cut = from->file_cut};
+	*f = (struct function){.id = from->id,
+			       .code = from->code,
+			       .pid = from->pid,
+			       .generation = from->generation,
+			       .line = from->line,
+			       .name_bytes = from->name_bytes,
+			       .file_bytes = from->file_bytes,
+			       .name_kind = from->name_kind,
+			       .file_kind = from->file_kind,
+			       .name_cut = from->name_cut,
+			       .file_cut = from->file_cut};
 	memcpy(f->text, from->name, f->name_bytes);
 	memcpy(f->text + f->name_bytes, from->file, f->file_bytes);
 	if (hashmap_put_pointer(&p->functions, f->id, f) < 0) {
@@ -212,7 +228,8 @@ static int on_function(void *arg, void *data, size_t size)
 	const struct python_function *from = data;
 	struct python *p = arg;
 
-	if (size < sizeof(*from) || from->name_bytes > sizeof(from->name) || from->file_bytes > sizeof(from->file))
+	if (size < sizeof(*from) || from->name_bytes > sizeof(from->name) ||
+	    from->file_bytes > sizeof(from->file))
 		return 0;
 	pthread_mutex_lock(&p->mutex);
 	if (keep(p, from) < 0)
@@ -286,9 +303,14 @@ int python_put(struct python *p, pid_t pid, uint64_t runtime, const struct pytho
 	const uint32_t known = hashmap_index(&p->generations, 0, key);
 	int r;
 
-	/* A program that has just been executed has none, until what is known of the former is dropped. */
-	if (known && bpf_map_lookup_elem(p->processes_fd, &key, &old) == 0 && old.generation == known &&
-	    (!old.runtime || (old.runtime == runtime && memcmp(&old.layout, layout, sizeof(*layout)) == 0)))
+	/*
+	 * A program that has just been executed has none, until what is known of the former is
+	 * dropped.
+	 */
+	if (known && bpf_map_lookup_elem(p->processes_fd, &key, &old) == 0 &&
+	    old.generation == known &&
+	    (!old.runtime ||
+	     (old.runtime == runtime && memcmp(&old.layout, layout, sizeof(*layout)) == 0)))
 		return 0;
 	r = filter_use(p->filter, FILTER_USE_PYTHON, true);
 	if (r < 0)
@@ -329,7 +351,8 @@ int python_new(struct event_base *base, const struct filter *filter, struct pyth
 	p->ring = ring_buffer__new(filter_map_fd(filter, "py_functions"), on_function, p, NULL);
 	if (!p->ring)
 		return -errno;
-	p->readable = event_new(base, ring_buffer__epoll_fd(p->ring), EV_READ | EV_PERSIST, on_readable, p);
+	p->readable = event_new(base, ring_buffer__epoll_fd(p->ring), EV_READ | EV_PERSIST,
+				on_readable, p);
 	if (!p->readable || event_add(p->readable, NULL) < 0)
 		return -ENOMEM;
 	*ret = take_ptr(p);

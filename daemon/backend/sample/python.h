@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frames of Python's functions: which processes run an interpreter and where that keeps them, for the programs that look there,
- * and the functions that these have written down. A function is kept until its process, or all together, have many newer ones; then it is
- * written down again when it is next seen.
+ * The frames of Python's functions: which processes run an interpreter and where that keeps them,
+ * for the programs that look there, and the functions that these have written down. A function is
+ * kept until its process, or all together, have many newer ones; then it is written down again when
+ * it is next seen.
  *
  * Does not know what is mapped (daemon/backend/sample/unwind.c), nor targets.
  */
@@ -31,7 +32,8 @@ struct python_object {
 void python_object_parse(struct json_object *o, struct python_object *ret);
 
 /* `filter` finds them (filter_finds_python()), and outlives it. */
-int python_new(struct event_base *base, const struct filter *filter, struct python **ret) _must_check_;
+int python_new(struct event_base *base, const struct filter *filter,
+	       struct python **ret) _must_check_;
 /* No other thread asks for functions any more. */
 struct python *python_free(struct python *p);
 
@@ -41,13 +43,18 @@ struct python_counts {
 	uint64_t unnamed; /* frames whose function could not be read */
 };
 
-/* The process runs this interpreter from now on; nothing changes if it already does. 0, -errno: its frames are not found. */
-int python_put(struct python *p, pid_t pid, uint64_t runtime, const struct python_layout *layout) _must_check_;
+/*
+ * The process runs this interpreter from now on; nothing changes if it already does. 0, -errno: its
+ * frames are not found.
+ */
+int python_put(struct python *p, pid_t pid, uint64_t runtime,
+	       const struct python_layout *layout) _must_check_;
 /* It runs another program, has ended, or nobody records it. What was counted is added to *sum. */
 void python_drop(struct python *p, pid_t pid, struct python_counts *sum);
 void python_count(const struct python *p, pid_t pid, struct python_counts *sum);
 /* The interpreter of a process, and what was found in it, in words. NULL on allocation failure. */
-struct json_object *python_describe(pid_t pid, const struct python_object *object, const struct python_counts *counts);
+struct json_object *python_describe(pid_t pid, const struct python_object *object,
+				    const struct python_counts *counts);
 
 /* Takes over what the programs have written down up to now. */
 void python_consume(struct python *p);

@@ -20,7 +20,9 @@
 #include "daemon/config.h"
 #include "daemon/target/cgroup.h"
 
-/* Each costs every switch of its tasks a little, and rings: past this, targets share the machine's. */
+/*
+ * Each costs every switch of its tasks a little, and rings: past this, targets share the machine's.
+ */
 #define CGROUP_GROUPS_MAX 16
 #define SURVEY_AGE_NS 1000000000u
 #define STOP_AT_ONCE_FDS 64
@@ -113,7 +115,8 @@ void sampler_survey(struct event_group *group)
 {
 	struct survey_job *s;
 
-	if (group->surveying || group->is_aside || (group->survey.at_ns && clock_raw_ns() - group->survey.at_ns < SURVEY_AGE_NS))
+	if (group->surveying || group->is_aside ||
+	    (group->survey.at_ns && clock_raw_ns() - group->survey.at_ns < SURVEY_AGE_NS))
 		return;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -147,7 +150,10 @@ void sampler_submit(struct sampler *sampler, struct sampler_job *job)
 	copier_submit(closer_thread(sampler->closer), &job->job);
 }
 
-/* A group's rings are taken from the programs, which takes until none of them runs; and then its number may be another one's. */
+/*
+ * A group's rings are taken from the programs, which takes until none of them runs; and then its
+ * number may be another one's.
+ */
 struct leaving {
 	struct sampler_job job; /* first */
 	struct sampler *sampler;
@@ -204,7 +210,8 @@ static void stopping_free(struct sampler_job *job)
 
 void sampler_stop_group(struct event_group *group)
 {
-	struct stopping *s = group->events[GROUP_CLOCK].n_fds > STOP_AT_ONCE_FDS ? calloc(1, sizeof(*s)) : NULL;
+	struct stopping *s =
+		group->events[GROUP_CLOCK].n_fds > STOP_AT_ONCE_FDS ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s) {
 		eventset_ioctl(&group->events[GROUP_CLOCK], PERF_EVENT_IOC_DISABLE);
@@ -241,8 +248,9 @@ static void outage_add(struct sampler *sampler, const struct cpuwatch_change *ch
 		all[1].from_ns = all[0].from_ns;
 		memmove(all, all + 1, --sampler->n_outages * sizeof(*all));
 	}
-	all[sampler->n_outages++] =
-		(struct sampler_outage){.cpu = change->cpu, .epoch = sampler->epoch, .from_ns = change->since_ns};
+	all[sampler->n_outages++] = (struct sampler_outage){.cpu = change->cpu,
+							    .epoch = sampler->epoch,
+							    .from_ns = change->since_ns};
 	log_info("CPU %d came or went: what was opened on it before is opened again", change->cpu);
 }
 
@@ -311,7 +319,8 @@ const struct sampler_outage *sampler_outages(const struct sampler *sampler, size
 
 DEFINE_CLEANUP(struct sampler *, sampler_free)
 
-int sampler_new(struct event_base *base, const struct config *config, struct closer *closer, struct sampler **ret)
+int sampler_new(struct event_base *base, const struct config *config, struct closer *closer,
+		struct sampler **ret)
 {
 	_cleanup_(sampler_freep) struct sampler *sampler = NULL;
 	int r;
@@ -331,7 +340,8 @@ int sampler_new(struct event_base *base, const struct config *config, struct clo
 	if (!sampler->tick || !sampler->outdated)
 		return -ENOMEM;
 	find_out(sampler);
-	r = filter_new(base, strcmp(config->python_frames, "yes") == 0, clocks_on_wake, sampler, &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
+	r = filter_new(base, strcmp(config->python_frames, "yes") == 0, clocks_on_wake, sampler,
+		       &sampler->filter, sampler->filter_why, sizeof(sampler->filter_why));
 	if (r == -ENOMEM)
 		return r;
 	sampler->can.filter = r == 0;
@@ -413,20 +423,24 @@ int sampler_programs(struct sampler *sampler, bool wanted)
 /* ---- groups */
 
 /*
- * A record with a copy of the stack is fifty times one with a chain of addresses, so those rings are
- * larger; on machines with many cpus each ring is smaller, as each sees less of a program.
+ * A record with a copy of the stack is fifty times one with a chain of addresses, so those rings
+ * are larger; on machines with many cpus each ring is smaller, as each sees less of a program.
  */
 size_t sampler_ring_bytes(const struct sampler *sampler, enum stacks_mode stacks)
 {
 	const struct config *config = sampler->config;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page, most;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t want = (size_t)(stacks == STACKS_DWARF ? config->dwarf_ring_kib : config->ring_kib) << 10;
+	size_t want = (size_t)(stacks == STACKS_DWARF ? config->dwarf_ring_kib : config->ring_kib)
+		      << 10;
 
 	most = ((size_t)config->ring_total_mib << 20) / (size_t)(cpus > 0 ? cpus : 1);
 	if (want > most)
 		want = most;
-	/* The kernel wants a power of two of pages; the 64 KiB that a reader gives up must not be all of it. */
+	/*
+	 * The kernel wants a power of two of pages; the 64 KiB that a reader gives up must not be
+	 * all of it.
+	 */
 	while (bytes * 2 <= want)
 		bytes *= 2;
 	return bytes < 4 * RING_IN_FLIGHT ? 4 * RING_IN_FLIGHT : bytes;
@@ -443,7 +457,8 @@ bool sampler_is_larger(const struct sampler *sampler, const struct group_spec *s
 	       spec->switch_bytes > sampler_switch_bytes(sampler, spec->stacks);
 }
 
-static void spec_common(const struct sampler *sampler, struct group_wish wish, struct group_spec *spec)
+static void spec_common(const struct sampler *sampler, struct group_wish wish,
+			struct group_spec *spec)
 {
 	spec->stacks = wish.stacks;
 	spec->kernel_stacks = wish.kernel;
@@ -470,14 +485,18 @@ static bool may_be_larger(const struct sampler *sampler, const struct group_spec
 	return bytes <= (uint64_t)sampler->config->keep_total_mib << 20;
 }
 
-static int prepare(struct sampler *sampler, const struct group_spec *spec, bool outputs, struct sampler_opening *opening)
+static int prepare(struct sampler *sampler, const struct group_spec *spec, bool outputs,
+		   struct sampler_opening *opening)
 {
 	if (!may_be_larger(sampler, spec))
 		return -EDQUOT;
 	/* Before the group's events, so that it misses nothing. Events on tasks are on all CPUs. */
-	if (spec->kind != GROUP_TASK && !cpuwatch_is_open(&sampler->watch) && cpuwatch_open(&sampler->watch) < 0)
+	if (spec->kind != GROUP_TASK && !cpuwatch_is_open(&sampler->watch) &&
+	    cpuwatch_open(&sampler->watch) < 0)
 		log_debug("CPUs that come and go are not watched");
-	*opening = (struct sampler_opening){.sampler = sampler, .spec = *spec, .index = FILTER_NO_GROUP};
+	*opening = (struct sampler_opening){.sampler = sampler,
+					    .spec = *spec,
+					    .index = FILTER_NO_GROUP};
 	if (!outputs)
 		return SAMPLER_OPEN;
 	if (!~sampler->used_indexes) {
@@ -493,7 +512,8 @@ int sampler_open(struct sampler_opening *opening)
 {
 	struct sampler *sampler = opening->sampler;
 
-	return event_group_open(&opening->spec, sampler->filter, opening->index, sampler->read_format, &opening->group);
+	return event_group_open(&opening->spec, sampler->filter, opening->index,
+				sampler->read_format, &opening->group);
 }
 
 struct event_group *sampler_adopt(struct sampler_opening *opening)
@@ -524,24 +544,26 @@ void sampler_drop(struct sampler_opening *opening)
 }
 
 /*
- * The stacks of the kernel are part of the key. A ring is shared by the targets of all users: what none of them asked for, or
- * none of them may see, must never have been in it.
+ * The stacks of the kernel are part of the key. A ring is shared by the targets of all users: what
+ * none of them asked for, or none of them may see, must never have been in it.
  */
-static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind, struct group_wish wish,
-				   uint64_t cgroup_ino)
+static struct event_group *group_find(const struct sampler *sampler, enum group_kind kind,
+				      struct group_wish wish, uint64_t cgroup_ino)
 {
 	struct event_group *group;
 
 	LIST_FOREACH(group, &sampler->groups, link)
-		if (group->spec.kind == kind && group->spec.stacks == wish.stacks && group->spec.kernel_stacks == wish.kernel &&
-		    group->spec.ring_bytes == wish.ring_bytes && group->spec.switch_bytes == wish.switch_bytes && group->spec.cgroup_ino == cgroup_ino &&
-		    group->spec.epoch == sampler->epoch)
+		if (group->spec.kind == kind && group->spec.stacks == wish.stacks &&
+		    group->spec.kernel_stacks == wish.kernel &&
+		    group->spec.ring_bytes == wish.ring_bytes &&
+		    group->spec.switch_bytes == wish.switch_bytes &&
+		    group->spec.cgroup_ino == cgroup_ino && group->spec.epoch == sampler->epoch)
 			return group;
 	return NULL;
 }
 
-int sampler_cpu_group(struct sampler *sampler, struct group_wish wish, struct sampler_opening *opening,
-		    struct event_group **ret)
+int sampler_cpu_group(struct sampler *sampler, struct group_wish wish,
+		      struct sampler_opening *opening, struct event_group **ret)
 {
 	struct group_spec spec = {.kind = GROUP_CPU};
 	struct event_group *group;
@@ -559,8 +581,9 @@ int sampler_cpu_group(struct sampler *sampler, struct group_wish wish, struct sa
 	return prepare(sampler, &spec, true, opening);
 }
 
-int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, struct group_wish wish,
-		       struct sampler_opening *opening, struct event_group **ret)
+int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup,
+			 struct group_wish wish, struct sampler_opening *opening,
+			 struct event_group **ret)
 {
 	struct group_spec spec = {.kind = GROUP_CGROUP, .cgroup_ino = cgroup->ino};
 	struct event_group *group;
@@ -581,8 +604,8 @@ int sampler_cgroup_group(struct sampler *sampler, const struct cgroup *cgroup, s
 	return prepare(sampler, &spec, sampler->filter != NULL, opening);
 }
 
-int sampler_task_group(struct sampler *sampler, bool inherit, bool processes, struct group_wish wish,
-		     struct sampler_opening *opening)
+int sampler_task_group(struct sampler *sampler, bool inherit, bool processes,
+		       struct group_wish wish, struct sampler_opening *opening)
 {
 	struct group_spec spec = {.kind = GROUP_TASK,
 				.inherit = inherit,
@@ -631,7 +654,8 @@ uint64_t sampler_lost(const struct sampler *sampler)
 	return lost;
 }
 
-void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes, uint64_t *ret_fds)
+void sampler_usage(const struct sampler *sampler, size_t *ret_groups, uint64_t *ret_bytes,
+		   uint64_t *ret_fds)
 {
 	uint64_t bytes = 0, fds = 0;
 	struct event_group *group;

@@ -50,7 +50,10 @@ struct sampler {
 	void *on_survey_arg;
 };
 
-/* ---- clocks.c: the clocks of the machine-wide groups, which rest while no target runs on their CPU */
+/*
+ * ---- clocks.c: the clocks of the machine-wide groups, which rest while no target runs on their
+ * CPU
+ */
 
 void clocks_on_tick(evutil_socket_t fd, short what, void *arg);
 void clocks_on_wake(void *arg, uint32_t cpu);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the sampling back end keeps of a target: the rings that hold its samples, the present ones and those from before a
- * change. Owned by daemon/backend/sample/backend.c; its neighbours read it.
+ * What the sampling back end keeps of a target: the rings that hold its samples, the present ones
+ * and those from before a change. Owned by daemon/backend/sample/backend.c; its neighbours read it.
  */
 #pragma once
 
@@ -22,7 +22,8 @@ struct sampling {
 	struct event *settle; /* those from before a change have been kept long enough */
 	struct quota_charge charge;
 	struct keep *keep; /* NULL: nobody asked how far back it is to reach */
-	bool crowded; /* a process of it is recorded in so many other ways that there is no room for this one */
+	/* a process of it is recorded in so many other ways that there is no room for this one */
+	bool crowded;
 	struct blocked *since; /* who slept when it was armed; NULL: that is not known */
 };
 
@@ -62,7 +63,10 @@ static inline bool sampling_follows(const struct target *target)
 	return sampling_unwinds(target) || sampling_reads_goroutines(target);
 }
 
-/* Waits shorter than this have no stacks, ns; 0: all have. Copies of the stack are made where the wait begins, or never. */
+/*
+ * Waits shorter than this have no stacks, ns; 0: all have. Copies of the stack are made where the
+ * wait begins, or never.
+ */
 static inline uint64_t sampling_wait_min(const struct target *target)
 {
 	const bool copied = target->stacks == STACKS_DWARF || target->kernel_stacks;
@@ -76,8 +80,8 @@ static inline struct sampler *sampler_of(const struct targets *targets)
 }
 
 /*
- * With the stack of a wait, where it is taken at its end, what in the kernel it waited in. Unasked, where it has names: an admin who may see
- * the addresses of the kernel has armed it.
+ * With the stack of a wait, where it is taken at its end, what in the kernel it waited in. Unasked,
+ * where it has names: an admin who may see the addresses of the kernel has armed it.
  */
 static inline bool sampling_kernel_waits(const struct target *target)
 {

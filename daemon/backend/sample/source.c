@@ -16,7 +16,8 @@ uint64_t source_complete_ns(const struct source *source, uint64_t oldest_ns)
 	return ns > source->from_ns ? ns : source->from_ns;
 }
 
-uint64_t sources_complete_ns(const struct source *sources, const uint64_t *oldest_ns, size_t n, size_t *ret_used)
+uint64_t sources_complete_ns(const struct source *sources, const uint64_t *oldest_ns, size_t n,
+			     size_t *ret_used)
 {
 	uint64_t ns = 0;
 	size_t used = 0;
@@ -28,7 +29,10 @@ uint64_t sources_complete_ns(const struct source *sources, const uint64_t *oldes
 		used++;
 		if (ns == source->from_ns)
 			continue;
-		/* Some of what is lacking may be in the rings before it, where the last switches went. */
+		/*
+		 * Some of what is lacking may be in the rings before it, where the last switches
+		 * went.
+		 */
 		if (used < n && sources[used].end_ns != UINT64_MAX && sources[used].end_ns > ns)
 			ns = sources[used].end_ns;
 		break;

@@ -64,6 +64,9 @@ int switch_ring_copy(const struct switch_ring *ring, struct switch_records *ret)
 	if (lost > n)
 		lost = n;
 	memmove(v, v + lost, (n - lost) * sizeof(*v));
-	*ret = (struct switch_records){.v = v, .n = n - (size_t)lost, .wrapped = first + lost > 0, .overwritten = after > before ? lost : 0};
+	*ret = (struct switch_records){.v = v,
+				       .n = n - (size_t)lost,
+				       .wrapped = first + lost > 0,
+				       .overwritten = after > before ? lost : 0};
 	return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of one ring of struct filter_ring: a group's switches and wake-ups on one CPU that have no stack. A program overwrites it
- * while it is copied: it says how many records it has written, and the count before and after a copy tells which may be torn (the method
- * of daemon/perf/ring.h). Does not know what the records mean.
+ * The memory of one ring of struct filter_ring: a group's switches and wake-ups on one CPU that
+ * have no stack. A program overwrites it while it is copied: it says how many records it has
+ * written, and the count before and after a copy tells which may be torn (the method of
+ * daemon/perf/ring.h). Does not know what the records mean.
  */
 #pragma once
 

@@ -27,7 +27,8 @@
 
 struct process {
 	pid_t pid;
-	pid_t heir_of; /* forked by that one at `forked_ns`, with all that it had mapped; 0: by none */
+	/* forked by that one at `forked_ns`, with all that it had mapped; 0: by none */
+	pid_t heir_of;
 	uint64_t forked_ns;
 	bool has_heirs;
 	struct unwind_list list;
@@ -38,7 +39,8 @@ struct process {
 	bool lost;	 /* the list may lack what was mapped */
 	struct unwind_counts counts; /* of lists that the programs have no more; without files */
 	uint64_t files, waiting, without;
-	struct python_counts python_counts; /* of interpreters that the programs do not look into any more */
+	/* of interpreters that the programs do not look into any more */
+	struct python_counts python_counts;
 	struct python_object python; /* the one that it runs */
 	struct go_counts go_counts; /* of programs that it does not run any more */
 	struct go_object go;	    /* the one that it is */
@@ -100,30 +102,41 @@ static void dirty_incomplete(struct unwind *u)
 	schedule(u);
 }
 
-/* Where the object's code is in this mapping. False: this part of it is no code that the table knows. */
-static bool place_mapping(const struct unwind_area *area, const struct unwind_place *place, struct unwind_mapping *ret)
+/*
+ * Where the object's code is in this mapping. False: this part of it is no code that the table
+ * knows.
+ */
+static bool place_mapping(const struct unwind_area *area, const struct unwind_place *place,
+			  struct unwind_mapping *ret)
 {
 	for (uint32_t i = 0; i < place->n_loads; i++) {
 		const struct unwind_load *l = &place->loads[i];
 
 		if (area->off < (l->off & ~UINT64_C(4095)) || area->off >= l->off + l->size)
 			continue;
-		*ret = (struct unwind_mapping){.start = area->start, .end = area->end,
-			.bias = area->start - area->off + l->off - l->vaddr, .lo_page = place->lo_page,
-			.n_pages = place->n_pages, .page0 = place->page0};
+		*ret = (struct unwind_mapping){.start = area->start,
+					       .end = area->end,
+					       .bias = area->start - area->off + l->off - l->vaddr,
+					       .lo_page = place->lo_page,
+					       .n_pages = place->n_pages,
+					       .page0 = place->page0};
 		return true;
 	}
 	return false;
 }
 
 /* Of several mappings of an interpreter each says the same. */
-static void look_for_python(struct unwind *u, struct process *p, const struct unwind_object *object, const struct unwind_mapping *mapping)
+static void look_for_python(struct unwind *u, struct process *p, const struct unwind_object *object,
+			    const struct unwind_mapping *mapping)
 {
 	if (!u->python || !object->python || p->python.is == PYTHON_KNOWN)
 		return;
 	p->python = *object->python;
-	if (p->python.is == PYTHON_KNOWN && python_put(u->python, p->pid, mapping->bias + p->python.runtime, &p->python.layout) < 0)
-		log_debug("no room for the interpreter of process %d: its Python functions are not found", (int)p->pid);
+	if (p->python.is == PYTHON_KNOWN &&
+	    python_put(u->python, p->pid, mapping->bias + p->python.runtime, &p->python.layout) < 0)
+		log_debug(
+			"no room for the interpreter of process %d: its Python functions are not found",
+			(int)p->pid);
 }
 
 static void forget_python(struct unwind *u, struct process *p)
@@ -133,10 +146,15 @@ static void forget_python(struct unwind *u, struct process *p)
 	p->python.is = PYTHON_ABSENT;
 }
 
-/* The program itself is the lowest of what is mapped, and there are no others: libraries in Go say that they are such. */
+/*
+ * The program itself is the lowest of what is mapped, and there are no others: libraries in Go say
+ * that they are such.
+ */
 static void look_for_go(struct unwind *u, struct process *p)
 {
-	const struct unwind_object *object = p->list.n ? unwind_objects_look(u->objects, p->pid, &p->list.areas[0], p->wanted) : NULL;
+	const struct unwind_object *object =
+		p->list.n ? unwind_objects_look(u->objects, p->pid, &p->list.areas[0], p->wanted)
+			  : NULL;
 
 	if (!object)
 		return;
@@ -148,7 +166,8 @@ static void look_for_go(struct unwind *u, struct process *p)
 		return;
 	p->go = *object->go;
 	if (p->go.is == GO_KNOWN && goroutines_put(u->filter, p->pid, &p->go.layout) < 0)
-		log_debug("no room for the Go program of process %d: its goroutines are not read", (int)p->pid);
+		log_debug("no room for the Go program of process %d: its goroutines are not read",
+			  (int)p->pid);
 }
 
 static void forget_go(struct unwind *u, struct process *p)
@@ -158,14 +177,17 @@ static void forget_go(struct unwind *u, struct process *p)
 }
 
 /* Code without a table: what is behind it in memory goes with it, if it is the same. */
-static void add_bare(const struct unwind_area *area, uint32_t kind, struct unwind_mapping *found, uint32_t *n)
+static void add_bare(const struct unwind_area *area, uint32_t kind, struct unwind_mapping *found,
+		     uint32_t *n)
 {
 	struct unwind_mapping *last = *n ? &found[*n - 1] : NULL;
 
 	if (last && last->end == area->start && !last->n_pages && last->page0 == kind)
 		last->end = area->end;
 	else
-		found[(*n)++] = (struct unwind_mapping){.start = area->start, .end = area->end, .page0 = kind};
+		found[(*n)++] = (struct unwind_mapping){.start = area->start,
+							.end = area->end,
+							.page0 = kind};
 }
 
 static bool is_hotspot(const struct unwind_list *list)
@@ -186,15 +208,18 @@ static void compose_mappings(struct unwind *u, struct process *p)
 	p->python.is = PYTHON_ABSENT;
 	for (size_t i = 0; i < p->list.n && n < UNWIND_LIST_MAX; i++) {
 		const struct unwind_area *area = &p->list.areas[i];
-		const struct unwind_object *object = unwind_objects_look(u->objects, p->pid, area, p->wanted);
+		const struct unwind_object *object =
+			unwind_objects_look(u->objects, p->pid, area, p->wanted);
 
-		if (object && object->state == UNWIND_OBJECT_READY && place_mapping(area, &object->place, &found[n])) {
+		if (object && object->state == UNWIND_OBJECT_READY &&
+		    place_mapping(area, &object->place, &found[n])) {
 			look_for_python(u, p, object, &found[n]);
 			n++;
 			p->files++;
 			continue;
 		}
-		if (object && (object->state == UNWIND_OBJECT_NEW || object->state == UNWIND_OBJECT_BUILDING)) {
+		if (object && (object->state == UNWIND_OBJECT_NEW ||
+			       object->state == UNWIND_OBJECT_BUILDING)) {
 			p->incomplete = true;
 			p->waiting++;
 		} else {
@@ -202,8 +227,10 @@ static void compose_mappings(struct unwind *u, struct process *p)
 		}
 		add_bare(area, area->ino || area->is_vdso ? 0 : made, found, &n);
 	}
-	if (unwind_mappings_put(u->mappings, p->pid, found, !p->files || p->list.full || p->lost ? 0 : n, &p->counts) < 0)
-		log_debug("no room for the mappings of process %d: its stacks are copied", (int)p->pid);
+	if (unwind_mappings_put(u->mappings, p->pid, found,
+				!p->files || p->list.full || p->lost ? 0 : n, &p->counts) < 0)
+		log_debug("no room for the mappings of process %d: its stacks are copied",
+			  (int)p->pid);
 	/* Programs that read the old list have written their records by then. */
 	unwind_doubts_end(&u->doubts, (uint32_t)p->pid, clock_raw_ns() + IN_FLIGHT_NS);
 }
@@ -274,10 +301,14 @@ static bool was_read(const struct perf_event_header *h)
 }
 
 /* What the programs go by is not right until the list is composed again. */
-static void doubt(struct unwind *u, const struct process *p, uint64_t from_ns, uint64_t start, uint64_t end)
+static void doubt(struct unwind *u, const struct process *p, uint64_t from_ns, uint64_t start,
+		  uint64_t end)
 {
-	const struct unwind_doubt d = {
-		.pid = (uint32_t)p->pid, .from_ns = from_ns, .to_ns = UINT64_MAX, .start = start, .end = end};
+	const struct unwind_doubt d = {.pid = (uint32_t)p->pid,
+				       .from_ns = from_ns,
+				       .to_ns = UINT64_MAX,
+				       .start = start,
+				       .end = end};
 
 	unwind_doubts_begin(&u->doubts, &d);
 }
@@ -291,16 +322,18 @@ static void add_mapping(struct unwind *u, struct process *p, const struct unwind
 }
 
 /*
- * What a process had mapped when it was armed is read while it runs, and kept some records at a time: it may have forked before all
- * of them are. What the heir has mapped itself since is newer.
+ * What a process had mapped when it was armed is read while it runs, and kept some records at a
+ * time: it may have forked before all of them are. What the heir has mapped itself since is newer.
  */
-static void bequeath(struct unwind *u, const struct process *from, uint64_t time, const struct unwind_area *area)
+static void bequeath(struct unwind *u, const struct process *from, uint64_t time,
+		     const struct unwind_area *area)
 {
 	struct process *p;
 	uint32_t pos = 0;
 
 	while ((p = (struct process *)(uintptr_t)hashmap_next(&u->processes, &pos)) != NULL)
-		if (p->heir_of == from->pid && time <= p->forked_ns && !unwind_list_overlaps(&p->list, area))
+		if (p->heir_of == from->pid && time <= p->forked_ns &&
+		    !unwind_list_overlaps(&p->list, area))
 			add_mapping(u, p, area);
 }
 
@@ -309,9 +342,15 @@ static void on_mapping(struct unwind *u, const struct perfabi_mmap2 *m)
 	const size_t room = m->header.size - sizeof(*m) - sizeof(struct perfabi_sample_id);
 	struct process *p;
 	uint64_t time;
-	struct unwind_area area = {.start = m->addr, .end = m->addr + m->len, .off = m->pgoff, .ino = m->ino, .maj = m->maj, .min = m->min};
+	struct unwind_area area = {.start = m->addr,
+				   .end = m->addr + m->len,
+				   .off = m->pgoff,
+				   .ino = m->ino,
+				   .maj = m->maj,
+				   .min = m->min};
 
-	if (!(m->prot & PROT_EXEC) || m->header.size <= sizeof(*m) + sizeof(struct perfabi_sample_id))
+	if (!(m->prot & PROT_EXEC) ||
+	    m->header.size <= sizeof(*m) + sizeof(struct perfabi_sample_id))
 		return;
 	p = process_get(u, (pid_t)m->pid);
 	if (!p)
@@ -407,7 +446,8 @@ void unwind_whole(struct unwind *u, pid_t pid)
 
 void unwind_want(struct unwind *u, pid_t pid, bool wanted)
 {
-	struct process *p = wanted ? process_get(u, pid) : hashmap_pointer(&u->processes, (uint64_t)pid);
+	struct process *p = wanted ? process_get(u, pid)
+				   : hashmap_pointer(&u->processes, (uint64_t)pid);
 
 	if (!p || p->wanted == wanted)
 		return;
@@ -423,7 +463,8 @@ void unwind_want(struct unwind *u, pid_t pid, bool wanted)
 
 void unwind_want_goroutines(struct unwind *u, pid_t pid, bool wanted)
 {
-	struct process *p = wanted ? process_get(u, pid) : hashmap_pointer(&u->processes, (uint64_t)pid);
+	struct process *p = wanted ? process_get(u, pid)
+				   : hashmap_pointer(&u->processes, (uint64_t)pid);
 
 	if (!p || p->read == wanted)
 		return;

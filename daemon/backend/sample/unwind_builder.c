@@ -118,7 +118,8 @@ static void job_free(struct sampler_job *job)
 }
 
 /* False: there is no memory. Takes over what the decoder has written, if it has. */
-static bool job_start(struct unwind_builder *b, void (*run)(struct copier_job *job), void (*done)(struct sampler_job *job))
+static bool job_start(struct unwind_builder *b, void (*run)(struct copier_job *job),
+		      void (*done)(struct sampler_job *job))
 {
 	struct thread_job *j = calloc(1, sizeof(*j));
 
@@ -158,9 +159,12 @@ static void look_run(struct copier_job *job)
 		struct item *item = &j->items[i];
 		struct unwind_cached cached;
 
-		if (!item->source.kept || unwind_cache_get(j->cache, &item->source.key, &cached) < 0)
+		if (!item->source.kept ||
+		    unwind_cache_get(j->cache, &item->source.key, &cached) < 0)
 			continue;
-		item->built.result = cached.none ? -ENODATA : unwind_tables_load(j->tables, &cached.table, &item->built.place);
+		item->built.result = cached.none ? -ENODATA
+						 : unwind_tables_load(j->tables, &cached.table,
+								      &item->built.place);
 		item->built.python = cached.python;
 		item->done = true;
 		unwind_cached_fini(&cached);
@@ -223,8 +227,13 @@ static void fail(struct unwind_builder *b, int r)
 
 static void load_start(struct unwind_builder *b)
 {
-	/* Nobody has it open for writing any more but the decoder, if that does not die: what it then writes is not seen. */
-	if (fcntl(b->out_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0 || !job_start(b, load_run, load_done)) {
+	/*
+	 * Nobody has it open for writing any more but the decoder, if that does not die: what it
+	 * then writes is not seen.
+	 */
+	if (fcntl(b->out_fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0 ||
+	    !job_start(b, load_run, load_done)) {
 		fail(b, -EIO);
 		return;
 	}
@@ -249,12 +258,14 @@ static bool is_still(const struct unwind_source *source)
 	/* What the daemon itself has made has no inode in its key. */
 	if (!source->key.file.ino)
 		return true;
-	return fstat(source->fd, &st) == 0 && unwind_key_of(&st, source->key.head, now_s(), &now) && memcmp(&now, &source->key, sizeof(now)) == 0;
+	return fstat(source->fd, &st) == 0 && unwind_key_of(&st, source->key.head, now_s(), &now) &&
+	       memcmp(&now, &source->key, sizeof(now)) == 0;
 }
 
 static void take_answer(struct item *item, struct json_object *file, uint64_t bytes)
 {
-	struct json_object *python = json_get_object(file, "python"), *go = json_get_object(file, "go");
+	struct json_object *python = json_get_object(file, "python"),
+			   *go = json_get_object(file, "go");
 	const char *text;
 
 	python_object_parse(python, &item->built.python);
@@ -274,7 +285,8 @@ static void take_answer(struct item *item, struct json_object *file, uint64_t by
 
 static void take_answers(struct unwind_builder *b, const struct decoder_result *result)
 {
-	struct json_object *files = result && result->stats ? json_get_array(result->stats, "files") : NULL;
+	struct json_object *files = result && result->stats ? json_get_array(result->stats, "files")
+							    : NULL;
 	size_t n = files ? json_object_array_length(files) : 0, next = 0;
 	uint64_t sum = 0;
 
@@ -285,7 +297,8 @@ static void take_answers(struct unwind_builder *b, const struct decoder_result *
 		if (b->items[i].done)
 			continue;
 		file = json_object_array_get_idx(files, next++);
-		if (!json_object_is_type(file, json_type_object) || !json_get_uint(file, "bytes", &bytes))
+		if (!json_object_is_type(file, json_type_object) ||
+		    !json_get_uint(file, "bytes", &bytes))
 			return;
 		if (bytes > BYTES_MAX - sum)
 			return;
@@ -352,11 +365,15 @@ static int run(struct unwind_builder *b)
 		.memory_bytes = (uint64_t)b->targets->config->decoder_memory_mib << 20,
 		.cpu_seconds = BUILD_CPU_SECONDS,
 		.output_bytes = BYTES_MAX,
-		/* What has no table is copied, which costs far more; and an idle process may wait for minutes. */
+		/*
+		 * What has no table is copied, which costs far more; and an idle process may wait
+		 * for minutes.
+		 */
 		.nice = 10,
 		.drop_privilege = true,
 	};
-	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_request = on_request,
+							   .on_end = on_end};
 	struct timeval timeout = {.tv_sec = BUILD_SECONDS};
 	struct pollfd polled[DECODER_N_FDS];
 	struct json_object *job;
@@ -381,7 +398,8 @@ static int run(struct unwind_builder *b)
 	for (size_t i = 0; i < DECODER_N_FDS; i++) {
 		if (polled[i].fd < 0)
 			continue;
-		b->events[i] = event_new(b->targets->base, polled[i].fd, EV_READ | EV_PERSIST, on_ready, b);
+		b->events[i] = event_new(b->targets->base, polled[i].fd, EV_READ | EV_PERSIST,
+					 on_ready, b);
 		if (!b->events[i] || event_add(b->events[i], NULL) < 0)
 			return -ENOMEM;
 	}
@@ -414,7 +432,8 @@ bool unwind_builder_is_busy(const struct unwind_builder *b)
 	return b->decoder || b->job;
 }
 
-static int take_sources(struct unwind_builder *b, const struct unwind_source *sources, size_t n, bool *ret_kept)
+static int take_sources(struct unwind_builder *b, const struct unwind_source *sources, size_t n,
+			bool *ret_kept)
 {
 	*ret_kept = false;
 	for (b->n = 0; b->n < n; b->n++) {
@@ -430,7 +449,8 @@ static int take_sources(struct unwind_builder *b, const struct unwind_source *so
 	return 0;
 }
 
-int unwind_builder_start(struct unwind_builder *b, uid_t uid, const struct unwind_source *sources, size_t n, bool tables)
+int unwind_builder_start(struct unwind_builder *b, uid_t uid, const struct unwind_source *sources,
+			 size_t n, bool tables)
 {
 	bool kept;
 	int r;
@@ -457,8 +477,8 @@ void unwind_builder_status(const struct unwind_builder *b, struct json_object *s
 
 /* ---- life */
 
-int unwind_builder_new(struct targets *targets, struct unwind_tables *tables, unwind_built_fn fn, void *arg,
-		       struct unwind_builder **ret)
+int unwind_builder_new(struct targets *targets, struct unwind_tables *tables, unwind_built_fn fn,
+		       void *arg, struct unwind_builder **ret)
 {
 	const struct config *config = targets->config;
 	struct unwind_builder *b = calloc(1, sizeof(*b));
@@ -476,15 +496,18 @@ int unwind_builder_new(struct targets *targets, struct unwind_tables *tables, un
 		free(b);
 		return -ENOMEM;
 	}
-	b->missing = decoder_find(config->decoder ? config->decoder : "", b->program, sizeof(b->program));
+	b->missing = decoder_find(config->decoder ? config->decoder : "", b->program,
+				  sizeof(b->program));
 	if (!b->missing && config->unwind_cache_mib)
-		r = unwind_cache_new(config->state_dir, (uint64_t)config->unwind_cache_mib << 20, b->program, &b->cache);
+		r = unwind_cache_new(config->state_dir, (uint64_t)config->unwind_cache_mib << 20,
+				     b->program, &b->cache);
 	if (r == -ENOMEM) {
 		(void)unwind_builder_free(b);
 		return r;
 	}
 	if (r < 0)
-		log_warning("%s: %s; tables of unwind rules are not kept", b->program, strerror(-r));
+		log_warning("%s: %s; tables of unwind rules are not kept", b->program,
+			    strerror(-r));
 	*ret = b;
 	return 0;
 }

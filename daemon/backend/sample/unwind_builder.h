@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Has tables of unwind rules made of files: tracerd-decode reads them, sandboxed and at low priority, the sampler's thread checks and
- * loads what it wrote, and keeps it on disk where it may; what is there is not made. One batch at a time. Knows no processes.
+ * Has tables of unwind rules made of files: tracerd-decode reads them, sandboxed and at low
+ * priority, the sampler's thread checks and loads what it wrote, and keeps it on disk where it may;
+ * what is there is not made. One batch at a time. Knows no processes.
  */
 #pragma once
 
@@ -36,17 +37,19 @@ struct unwind_built {
 };
 typedef void (*unwind_built_fn)(void *arg, const struct unwind_built *built, size_t n);
 
-int unwind_builder_new(struct targets *targets, struct unwind_tables *tables, unwind_built_fn fn, void *arg,
-		       struct unwind_builder **ret) _must_check_;
+int unwind_builder_new(struct targets *targets, struct unwind_tables *tables, unwind_built_fn fn,
+		       void *arg, struct unwind_builder **ret) _must_check_;
 /* The sampler's thread has ended, or has no job of it. */
 struct unwind_builder *unwind_builder_free(struct unwind_builder *b);
 bool unwind_builder_is_busy(const struct unwind_builder *b);
 
 /*
- * Files of one owner, which one decoder reads, for one user; the descriptors stay the caller's and are duplicated. Without `tables` only
- * what they are is asked for, and the result of that is -ENODATA. `fn` is called once, later. 0, -errno: it is not.
+ * Files of one owner, which one decoder reads, for one user; the descriptors stay the caller's and
+ * are duplicated. Without `tables` only what they are is asked for, and the result of that is
+ * -ENODATA. `fn` is called once, later. 0, -errno: it is not.
  */
-int unwind_builder_start(struct unwind_builder *b, uid_t uid, const struct unwind_source *sources, size_t n, bool tables) _must_check_;
+int unwind_builder_start(struct unwind_builder *b, uid_t uid, const struct unwind_source *sources,
+			 size_t n, bool tables) _must_check_;
 
 /* Adds "cache". */
 void unwind_builder_status(const struct unwind_builder *b, struct json_object *status);

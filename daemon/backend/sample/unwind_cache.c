@@ -22,11 +22,13 @@
 #define FILES_MAX 4096
 #define SINCE_START INT64_MAX /* by a clock, it could be set back */
 #define NAME_LEN (2 * SHA256_BYTES)
-#define TABLE_MAX                                                                                                       \
-	(sizeof(struct unwind_file) + UNWIND_LOADS_MAX * sizeof(struct unwind_load) +                                   \
-	 ((uint64_t)UNWIND_PAGES_MAX + UNWIND_ROWS_MAX) * sizeof(uint32_t) + UNWIND_RULES_MAX * sizeof(struct unwind_rule))
+#define TABLE_MAX                                                                                  \
+	(sizeof(struct unwind_file) + UNWIND_LOADS_MAX * sizeof(struct unwind_load) +              \
+	 ((uint64_t)UNWIND_PAGES_MAX + UNWIND_ROWS_MAX) * sizeof(uint32_t) +                       \
+	 UNWIND_RULES_MAX * sizeof(struct unwind_rule))
 
-static_assert(sizeof(struct unwind_key) == 14 * sizeof(uint64_t) + SHA256_BYTES, "its bytes are compared");
+static_assert(sizeof(struct unwind_key) == 14 * sizeof(uint64_t) + SHA256_BYTES,
+	      "its bytes are compared");
 static_assert(sizeof(struct unwind_cache_head) % 8 == 0, "the table behind it is aligned");
 
 struct entry {
@@ -51,15 +53,21 @@ struct unwind_cache {
 
 static struct unwind_inode inode_of(const struct stat *st)
 {
-	return (struct unwind_inode){.dev = st->st_dev, .ino = st->st_ino, .size = (uint64_t)st->st_size,
-		.mtime_s = (uint64_t)st->st_mtim.tv_sec, .mtime_ns = (uint64_t)st->st_mtim.tv_nsec,
-		.ctime_s = (uint64_t)st->st_ctim.tv_sec, .ctime_ns = (uint64_t)st->st_ctim.tv_nsec};
+	return (struct unwind_inode){.dev = st->st_dev,
+				     .ino = st->st_ino,
+				     .size = (uint64_t)st->st_size,
+				     .mtime_s = (uint64_t)st->st_mtim.tv_sec,
+				     .mtime_ns = (uint64_t)st->st_mtim.tv_nsec,
+				     .ctime_s = (uint64_t)st->st_ctim.tv_sec,
+				     .ctime_ns = (uint64_t)st->st_ctim.tv_nsec};
 }
 
-bool unwind_key_of(const struct stat *st, const uint8_t head[SHA256_BYTES], int64_t now_s, struct unwind_key *ret)
+bool unwind_key_of(const struct stat *st, const uint8_t head[SHA256_BYTES], int64_t now_s,
+		   struct unwind_key *ret)
 {
 	/* Whom an ACL lets write shows in the group's bit. */
-	if (!S_ISREG(st->st_mode) || st->st_uid != 0 || (st->st_mode & (S_IWGRP | S_IWOTH)) || !head)
+	if (!S_ISREG(st->st_mode) || st->st_uid != 0 || (st->st_mode & (S_IWGRP | S_IWOTH)) ||
+	    !head)
 		return false;
 	if (st->st_ctim.tv_sec > now_s - UNWIND_CACHE_REST_S)
 		return false;
@@ -92,7 +100,8 @@ static bool is_name(const char *name)
 
 static bool is_ours(const struct stat *st)
 {
-	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 077) && st->st_nlink == 1;
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 077) &&
+	       st->st_nlink == 1;
 }
 
 static struct entry *entry_find(struct unwind_cache *c, const char *name)
@@ -147,7 +156,8 @@ static void make_room(struct unwind_cache *c, uint64_t bytes)
 {
 	struct entry *e;
 
-	while ((e = TAILQ_FIRST(&c->entries)) && (c->bytes + bytes > c->max_bytes || c->files >= FILES_MAX)) {
+	while ((e = TAILQ_FIRST(&c->entries)) &&
+	       (c->bytes + bytes > c->max_bytes || c->files >= FILES_MAX)) {
 		char name[NAME_LEN + 1];
 
 		memcpy(name, e->name, sizeof(name));
@@ -168,7 +178,8 @@ static int load_entry(struct unwind_cache *c, const char *name)
 		return 0;
 	}
 	make_room(c, 0);
-	return entry_add(c, name, (uint64_t)st.st_size, st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec);
+	return entry_add(c, name, (uint64_t)st.st_size,
+			 st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec);
 }
 
 static int load_entries(struct unwind_cache *c)
@@ -255,15 +266,17 @@ static int read_python(const char *text, size_t len, struct python_object *ret)
 	return 0;
 }
 
-static int check(const struct unwind_key *key, const uint8_t *data, size_t size, struct unwind_cached *ret)
+static int check(const struct unwind_key *key, const uint8_t *data, size_t size,
+		 struct unwind_cached *ret)
 {
 	struct unwind_cache_head h;
 	uint8_t sum[SHA256_BYTES];
 	int r;
 
 	memcpy(&h, data, sizeof(h));
-	if (h.magic != UNWIND_CACHE_MAGIC || h.version != UNWIND_CACHE_VERSION || h.rules != UNWIND_FILE_MAGIC ||
-	    memcmp(&h.key, key, sizeof(*key)) != 0 || h.python_bytes > UNWIND_CACHE_PYTHON_MAX || h.table_bytes > TABLE_MAX ||
+	if (h.magic != UNWIND_CACHE_MAGIC || h.version != UNWIND_CACHE_VERSION ||
+	    h.rules != UNWIND_FILE_MAGIC || memcmp(&h.key, key, sizeof(*key)) != 0 ||
+	    h.python_bytes > UNWIND_CACHE_PYTHON_MAX || h.table_bytes > TABLE_MAX ||
 	    sizeof(h) + h.table_bytes + h.python_bytes != size)
 		return -EBADMSG;
 	checksum_of(data, size, sum);
@@ -271,10 +284,13 @@ static int check(const struct unwind_key *key, const uint8_t *data, size_t size,
 		return -EBADMSG;
 	ret->none = h.table_bytes == 0;
 	r = ret->none ? 0 : unwind_check(data + sizeof(h), h.table_bytes, &ret->table);
-	return r < 0 ? r : read_python((const char *)data + sizeof(h) + h.table_bytes, h.python_bytes, &ret->python);
+	return r < 0 ? r
+		     : read_python((const char *)data + sizeof(h) + h.table_bytes, h.python_bytes,
+				   &ret->python);
 }
 
-static int read_file(struct unwind_cache *c, const char *name, const struct unwind_key *key, struct unwind_cached *ret)
+static int read_file(struct unwind_cache *c, const char *name, const struct unwind_key *key,
+		     struct unwind_cached *ret)
 {
 	_cleanup_close_ int fd = -1;
 	uint64_t size;
@@ -309,7 +325,8 @@ static struct unwind_key whole_key(const struct unwind_cache *c, const struct un
 	return whole;
 }
 
-int unwind_cache_get(struct unwind_cache *c, const struct unwind_key *key, struct unwind_cached *ret)
+int unwind_cache_get(struct unwind_cache *c, const struct unwind_key *key,
+		     struct unwind_cached *ret)
 {
 	const struct unwind_key whole = whole_key(c, key);
 	char name[NAME_LEN + 1];
@@ -333,7 +350,8 @@ int unwind_cache_get(struct unwind_cache *c, const struct unwind_key *key, struc
 	atomic_fetch_add(&c->misses, 1);
 	unwind_cached_fini(ret);
 	if (r == -EBADMSG) {
-		log_notice("%s/" DIRECTORY "/%s: damaged; the table is made again", c->state_dir, name);
+		log_notice("%s/" DIRECTORY "/%s: damaged; the table is made again", c->state_dir,
+			   name);
 		atomic_fetch_add(&c->damaged, 1);
 		throw_away(c, name);
 		r = -ENOENT;
@@ -349,11 +367,17 @@ void unwind_cached_fini(struct unwind_cached *cached)
 	*cached = (struct unwind_cached){0};
 }
 
-static int write_file(struct unwind_cache *c, const struct unwind_key *key, const void *table, size_t bytes, const char *python)
+static int write_file(struct unwind_cache *c, const struct unwind_key *key, const void *table,
+		      size_t bytes, const char *python)
 {
-	const size_t python_bytes = python ? strlen(python) : 0, size = sizeof(struct unwind_cache_head) + bytes + python_bytes;
-	struct unwind_cache_head h = {.magic = UNWIND_CACHE_MAGIC, .version = UNWIND_CACHE_VERSION, .rules = UNWIND_FILE_MAGIC,
-		.python_bytes = (uint32_t)python_bytes, .table_bytes = bytes, .key = whole_key(c, key)};
+	const size_t python_bytes = python ? strlen(python) : 0,
+		     size = sizeof(struct unwind_cache_head) + bytes + python_bytes;
+	struct unwind_cache_head h = {.magic = UNWIND_CACHE_MAGIC,
+				      .version = UNWIND_CACHE_VERSION,
+				      .rules = UNWIND_FILE_MAGIC,
+				      .python_bytes = (uint32_t)python_bytes,
+				      .table_bytes = bytes,
+				      .key = whole_key(c, key)};
 	_cleanup_free_ uint8_t *data = NULL;
 	char name[NAME_LEN + 1];
 	int r;
@@ -381,7 +405,8 @@ static int write_file(struct unwind_cache *c, const struct unwind_key *key, cons
 	return r;
 }
 
-void unwind_cache_put(struct unwind_cache *c, const struct unwind_key *key, const void *table, size_t bytes, const char *python)
+void unwind_cache_put(struct unwind_cache *c, const struct unwind_key *key, const void *table,
+		      size_t bytes, const char *python)
 {
 	int r = is_usable(c) ? write_file(c, key, table, bytes, python) : -ENOENT;
 
@@ -411,7 +436,8 @@ void unwind_cache_status(const struct unwind_cache *c, struct json_object *statu
 
 /* ---- life */
 
-int unwind_cache_new(const char *state_dir, uint64_t max_bytes, const char *maker, struct unwind_cache **ret)
+int unwind_cache_new(const char *state_dir, uint64_t max_bytes, const char *maker,
+		     struct unwind_cache **ret)
 {
 	struct unwind_cache *c;
 	struct stat st;

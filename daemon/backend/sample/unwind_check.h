@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of unwind rules as tracerd-decode has written it (common/bundle/unwind_table.h), checked. The decoder may have been
- * taken over by what it read: every number is. A table that passes can still be wrong, and then leads unwinding to wrong
- * words of the thread's own stack, and to nothing else.
+ * A table of unwind rules as tracerd-decode has written it (common/bundle/unwind_table.h), checked.
+ * The decoder may have been taken over by what it read: every number is. A table that passes can
+ * still be wrong, and then leads unwinding to wrong words of the thread's own stack, and to nothing
+ * else.
  */
 #pragma once
 

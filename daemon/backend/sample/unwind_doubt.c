@@ -57,7 +57,8 @@ int unwind_doubts_copy(const struct unwind_doubts *d, struct unwind_doubts *ret)
 	return 0;
 }
 
-bool unwind_doubts_believes(const struct unwind_doubts *d, uint32_t pid, uint64_t time_ns, const uint64_t *chain, size_t n)
+bool unwind_doubts_believes(const struct unwind_doubts *d, uint32_t pid, uint64_t time_ns,
+			    const uint64_t *chain, size_t n)
 {
 	if (time_ns < d->lost_ns)
 		return false;

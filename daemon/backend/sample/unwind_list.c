@@ -91,8 +91,8 @@ bool unwind_list_overlaps(const struct unwind_list *list, const struct unwind_ar
 		if (a->start >= area->end || a->end <= area->start)
 			continue;
 		/* The same again, as when all of them are read again. */
-		if (a->ino != area->ino || a->maj != area->maj || a->min != area->min || a->is_vdso != area->is_vdso ||
-		    a->start - a->off != area->start - area->off)
+		if (a->ino != area->ino || a->maj != area->maj || a->min != area->min ||
+		    a->is_vdso != area->is_vdso || a->start - a->off != area->start - area->off)
 			return true;
 	}
 	return false;
@@ -109,6 +109,9 @@ int unwind_list_copy(struct unwind_list *list, const struct unwind_list *from)
 		memcpy(areas, from->areas, from->n * sizeof(*areas));
 	}
 	unwind_list_fini(list);
-	*list = (struct unwind_list){.areas = areas, .n = from->n, .room = from->n, .full = from->full};
+	*list = (struct unwind_list){.areas = areas,
+				     .n = from->n,
+				     .room = from->n,
+				     .full = from->full};
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a process has mapped code, by what the kernel tells: each mapping replaces what it overlaps. That memory is unmapped is
- * not told, and need not be: nothing runs there until something else is mapped, which is. Pure data.
+ * Where a process has mapped code, by what the kernel tells: each mapping replaces what it
+ * overlaps. That memory is unmapped is not told, and need not be: nothing runs there until
+ * something else is mapped, which is. Pure data.
  */
 #pragma once
 

@@ -76,7 +76,8 @@ static void give_place(struct unwind_mappings *m, pid_t pid)
 	hashmap_drop(&m->places, 0, (uint64_t)pid);
 }
 
-static int write_list(struct unwind_mappings *m, uint32_t first, const struct unwind_mapping *list, uint32_t n)
+static int write_list(struct unwind_mappings *m, uint32_t first, const struct unwind_mapping *list,
+		      uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t key = first + i;
@@ -87,7 +88,10 @@ static int write_list(struct unwind_mappings *m, uint32_t first, const struct un
 	return 0;
 }
 
-/* Runtimes make their code in a part of memory that they have set aside: the next piece lies beside the last. HotSpot's lies behind it. */
+/*
+ * Runtimes make their code in a part of memory that they have set aside: the next piece lies beside
+ * the last. HotSpot's lies behind it.
+ */
 #define MADE_BESIDE (UINT64_C(64) << 20)
 #define MADE_BEHIND (UINT64_C(1) << 20)
 
@@ -98,7 +102,9 @@ static void around_made(const struct unwind_mapping *list, uint32_t n, struct un
 			continue;
 		entry->hotspot |= list[i].page0 == UNWIND_MADE_HOTSPOT;
 		if (!entry->made_end)
-			entry->made_start = entry->hotspot || list[i].start < MADE_BESIDE ? list[i].start : list[i].start - MADE_BESIDE;
+			entry->made_start = entry->hotspot || list[i].start < MADE_BESIDE
+						    ? list[i].start
+						    : list[i].start - MADE_BESIDE;
 		entry->made_end = list[i].end + (entry->hotspot ? MADE_BEHIND : MADE_BESIDE);
 	}
 }
@@ -128,7 +134,8 @@ void unwind_mappings_drop(struct unwind_mappings *m, pid_t pid, struct unwind_co
 	give_place(m, pid);
 }
 
-int unwind_mappings_put(struct unwind_mappings *m, pid_t pid, struct unwind_mapping *list, uint32_t n, struct unwind_counts *sum)
+int unwind_mappings_put(struct unwind_mappings *m, pid_t pid, struct unwind_mapping *list,
+			uint32_t n, struct unwind_counts *sum)
 {
 	struct unwind_process entry = {.n = n};
 	uint32_t key = (uint32_t)pid;
@@ -153,7 +160,8 @@ int unwind_mappings_put(struct unwind_mappings *m, pid_t pid, struct unwind_mapp
 	}
 	give_place(m, pid);
 	if (r == 0)
-		r = hashmap_put(&m->places, 0, (uint64_t)pid, (uint64_t)(entry.first + 1) << 32 | n);
+		r = hashmap_put(&m->places, 0, (uint64_t)pid,
+				(uint64_t)(entry.first + 1) << 32 | n);
 	if (r == 0)
 		return 0;
 	memset(&m->used[entry.first], false, n);
@@ -174,7 +182,8 @@ struct unwind_mappings *unwind_mappings_free(struct unwind_mappings *m)
 	return NULL;
 }
 
-int unwind_mappings_put(struct unwind_mappings *m, pid_t pid, struct unwind_mapping *list, uint32_t n, struct unwind_counts *sum)
+int unwind_mappings_put(struct unwind_mappings *m, pid_t pid, struct unwind_mapping *list,
+			uint32_t n, struct unwind_counts *sum)
 {
 	return -EOPNOTSUPP;
 }

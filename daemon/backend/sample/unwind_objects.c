@@ -116,13 +116,19 @@ static struct found find(const struct unwind_objects *o, pid_t pid, const struct
 
 /* ---- tables */
 
-/* Whoever takes over a decoder decides about all tables that it makes: it reads files of one owner, and what is kept apart from the rest. */
-static bool goes_with(const struct batch *b, const struct unwind_source *source, uid_t uid, uid_t owner, bool tables)
+/*
+ * Whoever takes over a decoder decides about all tables that it makes: it reads files of one owner,
+ * and what is kept apart from the rest.
+ */
+static bool goes_with(const struct batch *b, const struct unwind_source *source, uid_t uid,
+		      uid_t owner, bool tables)
 {
-	return b->n == 0 || (b->uid == uid && b->owner == owner && b->sources[0].kept == source->kept && b->tables == tables);
+	return b->n == 0 || (b->uid == uid && b->owner == owner &&
+			     b->sources[0].kept == source->kept && b->tables == tables);
 }
 
-static void batch_add(struct batch *b, struct file *file, const struct unwind_source *source, uid_t uid, bool tables)
+static void batch_add(struct batch *b, struct file *file, const struct unwind_source *source,
+		      uid_t uid, bool tables)
 {
 	if (b->n == UNWIND_BATCH_MAX || !goes_with(b, source, uid, file->stat.st_uid, tables))
 		return;
@@ -149,12 +155,15 @@ static bool key_of_vdso(int fd, const struct stat *st, struct unwind_key *ret)
 	return true;
 }
 
-static struct unwind_source source_of(const struct unwind_area *area, const struct found *f, const struct stat *st)
+static struct unwind_source source_of(const struct unwind_area *area, const struct found *f,
+				      const struct stat *st)
 {
 	struct unwind_source source = {.fd = f->fd};
 
-	source.kept = area->is_vdso ? key_of_vdso(f->fd, st, &source.key) :
-				      unwind_key_of(st, f->head, (int64_t)(wall_clock_ns() / 1000000000u), &source.key);
+	source.kept = area->is_vdso
+			      ? key_of_vdso(f->fd, st, &source.key)
+			      : unwind_key_of(st, f->head, (int64_t)(wall_clock_ns() / 1000000000u),
+					      &source.key);
 	return source;
 }
 
@@ -173,7 +182,8 @@ static void forget_runtimes(struct unwind_object *object)
 }
 
 /* Without memory it is none. */
-static void keep_runtimes(struct unwind_object *object, const struct python_object *python, const struct go_object *go)
+static void keep_runtimes(struct unwind_object *object, const struct python_object *python,
+			  const struct go_object *go)
 {
 	forget_runtimes(object);
 	object->python = python->is == PYTHON_ABSENT ? NULL : malloc(sizeof(*python));
@@ -207,7 +217,8 @@ static void on_built(void *arg, const struct unwind_built *built, size_t n)
 		object->state = built[i].result == 0 ? UNWIND_OBJECT_READY : UNWIND_OBJECT_NONE;
 		o->refused += built[i].result < 0;
 		if (built[i].result == -ENOSPC && !o->full) {
-			log_notice("no room is left for tables of unwind rules: stacks with code of further files are copied");
+			log_notice(
+				"no room is left for tables of unwind rules: stacks with code of further files are copied");
 			o->full = true;
 		}
 	}
@@ -233,7 +244,8 @@ void unwind_objects_make(struct unwind_objects *o)
 	}
 }
 
-const struct unwind_object *unwind_objects_look(struct unwind_objects *o, pid_t pid, const struct unwind_area *area, bool tables)
+const struct unwind_object *unwind_objects_look(struct unwind_objects *o, pid_t pid,
+						const struct unwind_area *area, bool tables)
 {
 	static const struct unwind_object coming = {.state = UNWIND_OBJECT_NEW};
 	struct unwind_source source;
@@ -251,13 +263,17 @@ const struct unwind_object *unwind_objects_look(struct unwind_objects *o, pid_t 
 	found = find(o, pid, area);
 	if (object->state == UNWIND_OBJECT_BUILDING)
 		return object;
-	/* Until it is open nothing says that it is the file that a table was made of: another one may have had the inode. */
+	/*
+	 * Until it is open nothing says that it is the file that a table was made of: another one
+	 * may have had the inode.
+	 */
 	if (found.fd < 0)
 		return found.opening ? &coming : NULL;
 	if (fstat(found.fd, &st) < 0)
 		return NULL;
 	/* The inode has become another file's, or the file another program. */
-	if ((object->state != UNWIND_OBJECT_NEW || object->looked) && !is_same_file(&file->stat, &st)) {
+	if ((object->state != UNWIND_OBJECT_NEW || object->looked) &&
+	    !is_same_file(&file->stat, &st)) {
 		object->state = UNWIND_OBJECT_NEW;
 		object->looked = false;
 		file->failures = 0;
@@ -291,7 +307,8 @@ void unwind_objects_status(const struct unwind_objects *o, struct json_object *s
 
 DEFINE_CLEANUP(struct unwind_objects *, unwind_objects_free)
 
-int unwind_objects_new(struct targets *targets, const struct filter *filter, unwind_objects_fn fn, void *arg, struct unwind_objects **ret)
+int unwind_objects_new(struct targets *targets, const struct filter *filter, unwind_objects_fn fn,
+		       void *arg, struct unwind_objects **ret)
 {
 	_cleanup_(unwind_objects_freep) struct unwind_objects *o = calloc(1, sizeof(*o));
 	int r;

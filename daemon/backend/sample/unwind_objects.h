@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that are mapped as code: what table of unwind rules each has, and what runtime is in it. An object is a file by device,
- * inode, size and times: its table is made once, for all processes, and stays. Knows of processes only whose files they have mapped.
+ * The files that are mapped as code: what table of unwind rules each has, and what runtime is in
+ * it. An object is a file by device, inode, size and times: its table is made once, for all
+ * processes, and stays. Knows of processes only whose files they have mapped.
  */
 #pragma once
 
@@ -20,7 +21,12 @@ struct targets;
 struct unwind_objects;
 
 struct unwind_object {
-	enum { UNWIND_OBJECT_NEW, UNWIND_OBJECT_BUILDING, UNWIND_OBJECT_READY, UNWIND_OBJECT_NONE } state;
+	enum {
+		UNWIND_OBJECT_NEW,
+		UNWIND_OBJECT_BUILDING,
+		UNWIND_OBJECT_READY,
+		UNWIND_OBJECT_NONE
+	} state;
 	struct unwind_place place; /* of one that is ready */
 	struct python_object *python; /* NULL: it is no interpreter; owned */
 	struct go_object *go;	      /* NULL: it is no Go program; owned */
@@ -31,17 +37,21 @@ struct unwind_object {
 typedef void (*unwind_objects_fn)(void *arg);
 
 /* `filter` unwinds (filter_unwinds()), and outlives it. */
-int unwind_objects_new(struct targets *targets, const struct filter *filter, unwind_objects_fn fn, void *arg,
-		       struct unwind_objects **ret) _must_check_;
+int unwind_objects_new(struct targets *targets, const struct filter *filter, unwind_objects_fn fn,
+		       void *arg, struct unwind_objects **ret) _must_check_;
 /* The sampler's thread has ended. */
 struct unwind_objects *unwind_objects_free(struct unwind_objects *o);
 
 /*
- * The object of a mapping of the process, as far as it is known; asks for its table, or only what it is. NULL: it will have none. Valid
- * until the loop goes on.
+ * The object of a mapping of the process, as far as it is known; asks for its table, or only what
+ * it is. NULL: it will have none. Valid until the loop goes on.
  */
-const struct unwind_object *unwind_objects_look(struct unwind_objects *o, pid_t pid, const struct unwind_area *area, bool tables);
-/* What has been asked for since is made, some files at a time: `fn` is called, and who misses some asks again. */
+const struct unwind_object *unwind_objects_look(struct unwind_objects *o, pid_t pid,
+						const struct unwind_area *area, bool tables);
+/*
+ * What has been asked for since is made, some files at a time: `fn` is called, and who misses some
+ * asks again.
+ */
 void unwind_objects_make(struct unwind_objects *o);
 
 void unwind_objects_status(const struct unwind_objects *o, struct json_object *status);

@@ -118,7 +118,8 @@ static int slab_room(struct unwind_tables *t, uint32_t n)
 		return r;
 	if (t->n_slabs == UNWIND_SLABS)
 		return -ENOSPC;
-	r = bpf_map_create(BPF_MAP_TYPE_ARRAY, "uw_slab", sizeof(uint32_t), UNWIND_SLAB_ROWS * sizeof(uint32_t), 1, NULL);
+	r = bpf_map_create(BPF_MAP_TYPE_ARRAY, "uw_slab", sizeof(uint32_t),
+			   UNWIND_SLAB_ROWS * sizeof(uint32_t), 1, NULL);
 	if (r < 0)
 		return -errno;
 	(void)close_fd(t->slab_fd);
@@ -130,7 +131,8 @@ static int slab_room(struct unwind_tables *t, uint32_t n)
 	return 0;
 }
 
-static int fill_pages(struct unwind_tables *t, const struct unwind_checked *table, const uint32_t *numbers, struct unwind_page *pages)
+static int fill_pages(struct unwind_tables *t, const struct unwind_checked *table,
+		      const uint32_t *numbers, struct unwind_page *pages)
 {
 	const uint32_t *rows = table->rows;
 
@@ -140,15 +142,19 @@ static int fill_pages(struct unwind_tables *t, const struct unwind_checked *tabl
 
 		if (r < 0)
 			return r;
-		pages[i] = (struct unwind_page){.slab = (uint16_t)(t->n_slabs - 1), .n = (uint16_t)n, .first = t->fill};
+		pages[i] = (struct unwind_page){.slab = (uint16_t)(t->n_slabs - 1),
+						.n = (uint16_t)n,
+						.first = t->fill};
 		for (uint32_t k = 0; k < n; k++)
-			t->slab[t->fill++] = UNWIND_ROW(UNWIND_ROW_OFF(rows[k]), numbers[UNWIND_ROW_RULE(rows[k])]);
+			t->slab[t->fill++] = UNWIND_ROW(UNWIND_ROW_OFF(rows[k]),
+							numbers[UNWIND_ROW_RULE(rows[k])]);
 		rows += n;
 	}
 	return slab_flush(t);
 }
 
-int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *table, struct unwind_place *ret)
+int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *table,
+		       struct unwind_place *ret)
 {
 	const struct unwind_file *h = &table->head;
 	_cleanup_free_ struct unwind_page *pages = NULL;
@@ -159,7 +165,8 @@ int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *tab
 	if (r < 0)
 		return r;
 	if (h->n_pages > UNWIND_MAP_PAGES - t->n_pages ||
-	    h->n_rows > (UNWIND_SLABS - t->n_slabs) * (uint64_t)UNWIND_SLAB_ROWS + UNWIND_SLAB_ROWS - t->fill)
+	    h->n_rows > (UNWIND_SLABS - t->n_slabs) * (uint64_t)UNWIND_SLAB_ROWS +
+				UNWIND_SLAB_ROWS - t->fill)
 		return -ENOSPC;
 	numbers = calloc(h->n_rules, sizeof(*numbers));
 	keys = calloc(h->n_pages, sizeof(*keys));
@@ -190,7 +197,10 @@ int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *tab
 
 void unwind_tables_usage(const struct unwind_tables *t, struct unwind_usage *ret)
 {
-	*ret = (struct unwind_usage){.rows = t->n_rows, .pages = t->n_pages, .rules = t->n_rules, .slabs = t->n_slabs};
+	*ret = (struct unwind_usage){.rows = t->n_rows,
+				     .pages = t->n_pages,
+				     .rules = t->n_rules,
+				     .slabs = t->n_slabs};
 }
 
 #else /* !HAVE_BPF: never called */
@@ -205,7 +215,8 @@ struct unwind_tables *unwind_tables_free(struct unwind_tables *t)
 	return NULL;
 }
 
-int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *table, struct unwind_place *ret)
+int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *table,
+		       struct unwind_place *ret)
 {
 	return -EOPNOTSUPP;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BPF maps of unwind rules, which all targets share: rules, rows in slabs, pages. What is loaded stays; when the maps are
- * full no more is. Knows neither files nor processes.
+ * The BPF maps of unwind rules, which all targets share: rules, rows in slabs, pages. What is
+ * loaded stays; when the maps are full no more is. Knows neither files nor processes.
  *
- * Loading waits for the kernel (a grace period for each slab), so it is a thread's; one call at a time.
+ * Loading waits for the kernel (a grace period for each slab), so it is a thread's; one call at a
+ * time.
  */
 #pragma once
 
@@ -32,5 +33,6 @@ int unwind_tables_new(const struct filter *filter, struct unwind_tables **ret) _
 struct unwind_tables *unwind_tables_free(struct unwind_tables *t);
 
 /* 0; -ENOSPC: the budget is used up; -ENOMEM, -errno of the map. */
-int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *table, struct unwind_place *ret) _must_check_;
+int unwind_tables_load(struct unwind_tables *t, const struct unwind_checked *table,
+		       struct unwind_place *ret) _must_check_;
 void unwind_tables_usage(const struct unwind_tables *t, struct unwind_usage *ret);

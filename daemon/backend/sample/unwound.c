@@ -45,7 +45,10 @@ static void put_u64(struct out *out, uint64_t v)
 	put(out, &v, sizeof(v));
 }
 
-/* The chain as the kernel writes one: marks, and behind each addresses. What is no user's address ends that part. */
+/*
+ * The chain as the kernel writes one: marks, and behind each addresses. What is no user's address
+ * ends that part.
+ */
 static void put_chain(struct out *out, struct words kernel, const uint8_t *addrs, size_t n)
 {
 	uint64_t addr[UNWIND_SAMPLE_FRAMES];
@@ -65,12 +68,14 @@ static void put_chain(struct out *out, struct words kernel, const uint8_t *addrs
 	put(out, addr, kept * sizeof(*addr));
 }
 
-_Static_assert(sizeof(struct tracerd_sched_event) % sizeof(uint64_t) == 0, "the record stays aligned");
+_Static_assert(sizeof(struct tracerd_sched_event) % sizeof(uint64_t) == 0,
+	       "the record stays aligned");
 
 /* A payload: as long as the kernel makes it, so that what is behind it is aligned. */
 static void put_raw(struct out *out, const void *head, size_t size, struct words words)
 {
-	const uint32_t all = (uint32_t)(size + words.n * sizeof(uint64_t) + sizeof(uint32_t)), rest = 0;
+	const uint32_t all = (uint32_t)(size + words.n * sizeof(uint64_t) + sizeof(uint32_t)),
+		       rest = 0;
 
 	put(out, &all, sizeof(all));
 	put(out, head, size);
@@ -87,8 +92,12 @@ static uint64_t word(const uint8_t *words, size_t i)
 	return v;
 }
 
-/* Splits what the program has written: the first address of the kernel's half is no address, but the head of what follows. */
-static void take_words(const uint8_t *addrs, size_t *n, struct words *ret_python, struct words *ret_kernel)
+/*
+ * Splits what the program has written: the first address of the kernel's half is no address, but
+ * the head of what follows.
+ */
+static void take_words(const uint8_t *addrs, size_t *n, struct words *ret_python,
+		       struct words *ret_kernel)
 {
 	const size_t all = *n;
 	size_t at = 0;
@@ -109,7 +118,8 @@ static void take_words(const uint8_t *addrs, size_t *n, struct words *ret_python
 		const size_t words = SCHEDEV_KERNEL_COUNT(word(addrs, at));
 
 		if (words < all - at)
-			*ret_kernel = (struct words){.at = addrs + (at + 1) * sizeof(uint64_t), .n = words};
+			*ret_kernel = (struct words){.at = addrs + (at + 1) * sizeof(uint64_t),
+						     .n = words};
 	}
 }
 
@@ -127,7 +137,8 @@ static void put_payload(struct out *out, struct tracerd_sched_event *ev, struct 
 }
 
 /* One record of the group's event: its header's size is set here. */
-static int put_record(const struct event_group *group, enum group_event event, const struct unwound *u, uint8_t buf[static UNWOUND_RECORD_MAX])
+static int put_record(const struct event_group *group, enum group_event event,
+		      const struct unwound *u, uint8_t buf[static UNWOUND_RECORD_MAX])
 {
 	const uint64_t type = group->layouts[event].sample_type;
 	struct out out = {.at = buf, .end = buf + UNWOUND_RECORD_MAX};
@@ -160,15 +171,19 @@ static int put_record(const struct event_group *group, enum group_event event, c
 	return 0;
 }
 
-int unwound_expand(const struct event_group *group, struct record_view *view, enum group_event *event,
-		   uint8_t buf[static UNWOUND_RECORD_MAX])
+int unwound_expand(const struct event_group *group, struct record_view *view,
+		   enum group_event *event, uint8_t buf[static UNWOUND_RECORD_MAX])
 {
-	struct unwound u = {
-		.header = *view->header, .id = view->id, .time = view->time, .ip = view->ip ? *view->ip : 0, .cpu = view->cpu};
+	struct unwound u = {.header = *view->header,
+			    .id = view->id,
+			    .time = view->time,
+			    .ip = view->ip ? *view->ip : 0,
+			    .cpu = view->cpu};
 	enum group_event to = GROUP_STACK;
 	int r;
 
-	if (*event != GROUP_PLAIN || !record_sched(view, &u.ev) || !(u.ev.flags & SCHEDEV_ADDRESSES))
+	if (*event != GROUP_PLAIN || !record_sched(view, &u.ev) ||
+	    !(u.ev.flags & SCHEDEV_ADDRESSES))
 		return 0;
 	u.ev.flags &= (uint16_t)~SCHEDEV_ADDRESSES;
 	u.addrs = (const uint8_t *)view->raw + sizeof(u.ev);
@@ -178,8 +193,10 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	if (u.ev.kind == SCHEDEV_SAMPLE) {
 		to = GROUP_CLOCK;
 		memcpy(&u.ip, u.ev.other_comm, sizeof(u.ip));
-		u.header.misc = (uint16_t)((u.header.misc & ~PERF_RECORD_MISC_CPUMODE_MASK) |
-					   (u.ev.flags & SCHEDEV_IN_KERNEL ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER));
+		u.header.misc =
+			(uint16_t)((u.header.misc & ~PERF_RECORD_MISC_CPUMODE_MASK) |
+				   (u.ev.flags & SCHEDEV_IN_KERNEL ? PERF_RECORD_MISC_KERNEL
+								   : PERF_RECORD_MISC_USER));
 	} else if (u.ev.kind == SCHEDEV_IN) {
 		/* The current thread is still the one that leaves. */
 		u.pid = u.ev.pid;
@@ -192,8 +209,9 @@ int unwound_expand(const struct event_group *group, struct record_view *view, en
 	return record_parse(buf, &group->layouts[to], view) < 0 ? -EBADMSG : 1;
 }
 
-int unwound_blocked(const struct event_group *group, const struct filter_kept *kept, const struct filter_task *task, uint64_t id,
-		    uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX])
+int unwound_blocked(const struct event_group *group, const struct filter_kept *kept,
+		    const struct filter_task *task, uint64_t id, uint64_t time_ns,
+		    uint8_t buf[static UNWOUND_RECORD_MAX])
 {
 	struct unwound u = {
 		.header = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER},
@@ -225,7 +243,8 @@ struct plain {
 	uint32_t pid, tid, cpu;
 };
 
-static size_t put_plain(const struct plain *p, const struct tracerd_sched_event *ev, struct words words, uint8_t buf[static UNWOUND_RECORD_MAX])
+static size_t put_plain(const struct plain *p, const struct tracerd_sched_event *ev,
+			struct words words, uint8_t buf[static UNWOUND_RECORD_MAX])
 {
 	const uint32_t ids[2] = {p->pid, p->tid}, cpu[2] = {p->cpu, 0};
 	struct perf_event_header h = {.type = PERF_RECORD_SAMPLE, .misc = p->misc};
@@ -243,7 +262,8 @@ static size_t put_plain(const struct plain *p, const struct tracerd_sched_event 
 	return h.size;
 }
 
-int unwound_plain(const struct event_group *group, const struct filter_record *record, uint8_t buf[static UNWOUND_RECORD_MAX])
+int unwound_plain(const struct event_group *group, const struct filter_record *record,
+		  uint8_t buf[static UNWOUND_RECORD_MAX])
 {
 	const struct tracerd_sched_event *ev = &record->ev;
 	const bool is_wakers = ev->kind == SCHEDEV_WAKEUP && (ev->flags & SCHEDEV_WAKER_TARGET);
@@ -255,7 +275,8 @@ int unwound_plain(const struct event_group *group, const struct filter_record *r
 		.cpu = ev->cpu,
 	};
 
-	if (group->layouts[GROUP_PLAIN].sample_type != (PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP | PERF_SAMPLE_RAW))
+	if (group->layouts[GROUP_PLAIN].sample_type !=
+	    (PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP | PERF_SAMPLE_RAW))
 		return -EBADMSG;
 	(void)put_plain(&plain, ev, (struct words){.n = 0}, buf);
 	return 0;
@@ -283,11 +304,18 @@ size_t unwound_python(const struct record_view *view, const uint8_t **ret_words)
 	return n <= (view->raw_size - skip) / sizeof(uint64_t) ? n : 0;
 }
 
-size_t unwound_function(const struct python_function *function, uint64_t id, uint64_t time_ns, uint8_t buf[static UNWOUND_RECORD_MAX])
+size_t unwound_function(const struct python_function *function, uint64_t id, uint64_t time_ns,
+			uint8_t buf[static UNWOUND_RECORD_MAX])
 {
-	const struct tracerd_sched_event ev = {.magic = SCHEDEV_MAGIC, .kind = SCHEDEV_FUNCTION, .pid = function->pid};
-	const struct words words = {.at = (const uint8_t *)function, .n = sizeof(*function) / sizeof(uint64_t)};
-	const struct plain nobody = {.misc = PERF_RECORD_MISC_USER, .id = id, .time = time_ns, .pid = function->pid};
+	const struct tracerd_sched_event ev = {.magic = SCHEDEV_MAGIC,
+					       .kind = SCHEDEV_FUNCTION,
+					       .pid = function->pid};
+	const struct words words = {.at = (const uint8_t *)function,
+				    .n = sizeof(*function) / sizeof(uint64_t)};
+	const struct plain nobody = {.misc = PERF_RECORD_MISC_USER,
+				     .id = id,
+				     .time = time_ns,
+				     .pid = function->pid};
 
 	_Static_assert(sizeof(*function) % sizeof(uint64_t) == 0, "the record stays aligned");
 	return put_plain(&nobody, &ev, words, buf);

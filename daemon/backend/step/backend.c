@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The back end for targets that a tracerd-step records. The user starts the stepper, and the request to arm brings its
- * connection. tracerd itself traces nothing and starts nothing: it requests copies, and when it closes the connection
- * the program runs on freely. The daemon's own history of the target says which processes belong to it, which files
- * they map, and when recording must end.
+ * The back end for targets that a tracerd-step records. The user starts the stepper, and the
+ * request to arm brings its connection. tracerd itself traces nothing and starts nothing: it
+ * requests copies, and when it closes the connection the program runs on freely. The daemon's own
+ * history of the target says which processes belong to it, which files they map, and when recording
+ * must end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +61,8 @@ static const struct stepabi_stats *stats_of(const struct stepper *s)
 	return s->channel ? step_channel_stats(s->channel) : &s->stats;
 }
 
-static bool stepper_probe(const struct targets *targets, const char **ret_method, char *why, size_t why_size)
+static bool stepper_probe(const struct targets *targets, const char **ret_method, char *why,
+			  size_t why_size)
 {
 #ifdef __x86_64__
 	*ret_method = "ptrace";
@@ -109,8 +111,9 @@ static void on_stats(void *arg)
 	/* The pidfd reports a program that has ended by itself. */
 	if (!stats->ended || stats->ended == STEP_END_EXITED || s->target->state != TARGET_ARMED)
 		return;
-	(void)snprintf(why, sizeof(why), "it is not stepped any more: %s%s%s", end_name(stats->ended),
-		       stats->error ? ": " : "", stats->error ? strerror(-stats->error) : "");
+	(void)snprintf(why, sizeof(why), "it is not stepped any more: %s%s%s",
+		       end_name(stats->ended), stats->error ? ": " : "",
+		       stats->error ? strerror(-stats->error) : "");
 	target_suspend(s->target, clock_raw_ns(), why);
 }
 
@@ -125,16 +128,19 @@ static void on_ended(void *arg, const char *why)
 		target_emit(s->target, NULL);
 }
 
-static int stepper_init(struct target *target, const struct target_request *req, char *why, size_t why_size)
+static int stepper_init(struct target *target, const struct target_request *req, char *why,
+			size_t why_size)
 {
 	struct stepper *s;
 
 	if (req->step_fd < 0)
-		return refusal(why, why_size, TARGET_E_BAD,
-			      "back end step: the connection of a stepper (descriptor \"step\") is missing");
+		return refusal(
+			why, why_size, TARGET_E_BAD,
+			"back end step: the connection of a stepper (descriptor \"step\") is missing");
 	if (req->scope != TARGET_PROCESS)
-		return refusal(why, why_size, TARGET_E_BAD,
-			      "only a process can be stepped, with all its threads and what it starts");
+		return refusal(
+			why, why_size, TARGET_E_BAD,
+			"only a process can be stepped, with all its threads and what it starts");
 	/* What a stepper records has no samples, and so neither stacks nor waits of its own. */
 	target->stacks_asked = target->stacks = STACKS_FP;
 	target->waits = false;
@@ -144,20 +150,25 @@ static int stepper_init(struct target *target, const struct target_request *req,
 	target->recording = s;
 	s->target = target;
 	s->fd = fcntl(req->step_fd, F_DUPFD_CLOEXEC, 3);
-	return s->fd >= 0 ? 0 : refusal(why, why_size, TARGET_E_BUSY, "tracerd is out of file descriptors");
+	return s->fd >= 0 ? 0
+			  : refusal(why, why_size, TARGET_E_BUSY,
+				    "tracerd is out of file descriptors");
 }
 
 static int charge(struct target *target, char *why, size_t why_size)
 {
 	int r;
 
-	r = quota_charge(target->targets->quota, target->owner, QUOTA_STEPPERS, 1, &stepper_of(target)->charge);
+	r = quota_charge(target->targets->quota, target->owner, QUOTA_STEPPERS, 1,
+			 &stepper_of(target)->charge);
 	if (r > 0)
-		return refusal(why, why_size, TARGET_E_QUOTA, "this user may step no more targets (uid_steppers)");
+		return refusal(why, why_size, TARGET_E_QUOTA,
+			       "this user may step no more targets (uid_steppers)");
 	if (r < 0)
 		return r;
 	r = target_charge_fds(target, STEPPER_FDS);
-	return r > 0 ? refusal(why, why_size, TARGET_E_QUOTA, "this user's targets may use no more descriptors (uid_fds)")
+	return r > 0 ? refusal(why, why_size, TARGET_E_QUOTA,
+			       "this user's targets may use no more descriptors (uid_fds)")
 		     : r;
 }
 
@@ -190,20 +201,22 @@ static int ask(const struct target *target, struct freeze_reply **ret)
 {
 	int fd = -1, r;
 
-	r = step_channel_freeze(stepper_of(target)->channel, target->targets->config->max_output_mib * MIB, &fd);
+	r = step_channel_freeze(stepper_of(target)->channel,
+				target->targets->config->max_output_mib * MIB, &fd);
 	return r < 0 ? r : freeze_reply_new(fd, ret);
 }
 
 /*
- * When the program ends, the stepper keeps its recording for later requests. A program that may not be recorded any
- * more must run on freely now: request what there is, then close the connection.
+ * When the program ends, the stepper keeps its recording for later requests. A program that may not
+ * be recorded any more must run on freely now: request what there is, then close the connection.
  */
 static void stepper_stop(struct target *target)
 {
 	struct stepper *s = stepper_of(target);
 	int r;
 
-	if (!s->channel || target->state != TARGET_SUSPENDED || step_channel_stats(s->channel)->ended)
+	if (!s->channel || target->state != TARGET_SUSPENDED ||
+	    step_channel_stats(s->channel)->ended)
 		return;
 	r = ask(target, &s->last);
 	if (r < 0)
@@ -248,7 +261,8 @@ static int await(const struct target *target, struct frozen *frozen)
 
 	if (freeze_reply_is_complete(step->answer))
 		return 0;
-	step->wait = event_new(target->targets->base, freeze_reply_fd(step->answer), EV_READ, on_answer, frozen);
+	step->wait = event_new(target->targets->base, freeze_reply_fd(step->answer), EV_READ,
+			       on_answer, frozen);
 	if (!step->wait || event_add(step->wait, &limit) < 0)
 		return -ENOMEM;
 	frozen->pending = true;
@@ -281,8 +295,8 @@ static int stepper_freeze(struct target *target, struct frozen *frozen)
 	return step->answer ? await(target, frozen) : 0;
 }
 
-static int stepper_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel,
-			  uint64_t *ret_bytes)
+static int stepper_import(struct frozen *frozen, int dir_fd, uint64_t max_bytes,
+			  const atomic_bool *cancel, uint64_t *ret_bytes)
 {
 	struct frozen_step *step = step_of(frozen);
 	uint32_t files = STEPABI_FILE_PERFDATA | STEPABI_FILE_CODE;
@@ -342,7 +356,9 @@ static void stepper_backend_stats(const struct target *target, struct backend_st
 
 	*ret = (struct backend_stats){.method = "ptrace", .ring_bytes = stats->bytes};
 	if (stats->oldest_raw_ns && stats->oldest_raw_ns < end)
-		ret->lookback_ns = end - (stats->oldest_raw_ns > target->armed_ns ? stats->oldest_raw_ns : target->armed_ns);
+		ret->lookback_ns = end - (stats->oldest_raw_ns > target->armed_ns
+						  ? stats->oldest_raw_ns
+						  : target->armed_ns);
 }
 
 static void add_numbers(struct json_object *o, const struct stepabi_stats *stats)
@@ -380,7 +396,10 @@ static struct json_object *stepper_describe(const struct target *target)
 	struct json_object *step;
 
 	step = json_object_new_object();
-	json_add_string(step, "state", !s->channel ? "gone" : stats_of(s)->ended ? "ended" : "stepping");
+	json_add_string(step, "state",
+			!s->channel          ? "gone"
+			: stats_of(s)->ended ? "ended"
+					     : "stepping");
 	add_numbers(step, stats_of(s));
 	add_losses(json_add_new_object(step, "lost"), stats_of(s), "");
 	return step;
@@ -399,8 +418,8 @@ static void add_gap(const struct frozen *frozen, struct json_object *gaps)
 	json_append(gaps, o);
 }
 
-static void stepper_meta(const struct frozen *frozen, struct json_object *events, struct json_object *losses,
-			 struct json_object *gaps)
+static void stepper_meta(const struct frozen *frozen, struct json_object *events,
+			 struct json_object *losses, struct json_object *gaps)
 {
 	const struct frozen_step *step = step_of(frozen);
 	struct json_object *o = json_add_new_object(events, "step");

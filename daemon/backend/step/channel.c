@@ -72,7 +72,10 @@ void step_channel_bound(struct stepabi_stats *stats)
 		stats->error = -EIO;
 }
 
-/* 1: took a packet; 0: there is none; negative: the end, and why. The kernel closes descriptors that come along. */
+/*
+ * 1: took a packet; 0: there is none; negative: the end, and why. The kernel closes descriptors
+ * that come along.
+ */
 static int take_packet(struct step_channel *c, const char **ret_why)
 {
 	struct stepabi_stats stats;
@@ -124,8 +127,9 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	(void)event_add(c->readable, NULL);
 }
 
-int step_channel_new(struct event_base *base, int fd, const struct step_channel_callbacks *callbacks,
-		    struct step_channel **ret, char *why, size_t why_size)
+int step_channel_new(struct event_base *base, int fd,
+		     const struct step_channel_callbacks *callbacks, struct step_channel **ret,
+		     char *why, size_t why_size)
 {
 	_cleanup_(step_channel_freep) struct step_channel *c = NULL;
 	int r;
@@ -174,8 +178,10 @@ int step_channel_freeze(struct step_channel *c, uint64_t max_bytes, int *ret_fd)
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
 	_cleanup_close_ int ours = -1, theirs = -1;
 	const int room = SEND_BYTES;
 	struct cmsghdr *cmsg;

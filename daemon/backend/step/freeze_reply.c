@@ -140,8 +140,10 @@ static ssize_t receive(int fd, struct stepabi_frozen *ret, struct received *rece
 		struct cmsghdr header;
 		char bytes[CONTROL_BYTES];
 	} control = {0};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
 	ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
 
 	if (n < 0)
@@ -152,7 +154,8 @@ static ssize_t receive(int fd, struct stepabi_frozen *ret, struct received *rece
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		for (size_t i = 0; i < count && received->n < MAX_RECEIVED; i++)
-			memcpy(&received->fds[received->n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			memcpy(&received->fds[received->n++], CMSG_DATA(c) + i * sizeof(int),
+			       sizeof(int));
 	}
 	received->cut = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
 	return n;
@@ -174,7 +177,8 @@ static int take_file(struct freeze_reply *a, size_t which, int *fd)
 			    file_names[which], seals, (unsigned int)STEPABI_SEALS);
 	flags = fcntl(*fd, F_GETFL);
 	if (flags < 0 || (flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH))
-		return none(a, "io", "the stepper's reply: %s is not open for reading", file_names[which]);
+		return none(a, "io", "the stepper's reply: %s is not open for reading",
+			    file_names[which]);
 	a->files[which] = take_fd(fd);
 	return 0;
 }
@@ -214,7 +218,8 @@ static int take(struct freeze_reply *a)
 		return none(a, "too_large", "the recording is larger than max_output_mib");
 	if (frozen.error != 0)
 		return none(a, "io", "the stepper could not copy its recording: %s",
-			    frozen.error < 0 && frozen.error > -4096 ? strerror(-frozen.error) : "unknown error");
+			    frozen.error < 0 && frozen.error > -4096 ? strerror(-frozen.error)
+								     : "unknown error");
 	if (!(frozen.files & STEPABI_FILE_PERFDATA))
 		return none(a, "io", "the stepper's reply has no " BUNDLE_PERFDATA);
 	step_channel_bound(&frozen.stats);
@@ -252,8 +257,8 @@ static int copy_file(int from, uint64_t size, int to, const atomic_bool *cancel)
 	return 0;
 }
 
-int freeze_reply_copy(struct freeze_reply *a, int dir_fd, uint32_t files, uint64_t max_bytes, const atomic_bool *cancel,
-		    uint64_t *ret_bytes)
+int freeze_reply_copy(struct freeze_reply *a, int dir_fd, uint32_t files, uint64_t max_bytes,
+		      const atomic_bool *cancel, uint64_t *ret_bytes)
 {
 	uint64_t sum = 0;
 	int r;

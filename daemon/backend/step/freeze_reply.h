@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reply of a tracerd-step to a request for its recording (common/control/stepabi.h): waits for it, checks it, and
- * copies it into a bundle. Owns the socket and the files received. Trusts nothing: unless all files are memfds with
- * exactly the seals that make them immutable, it takes none of them. Their content is for the decoder to judge.
+ * The reply of a tracerd-step to a request for its recording (common/control/stepabi.h): waits for
+ * it, checks it, and copies it into a bundle. Owns the socket and the files received. Trusts
+ * nothing: unless all files are memfds with exactly the seals that make them immutable, it takes
+ * none of them. Their content is for the decoder to judge.
  *
  * The loop takes and drops references; the one copier thread copies.
  */
@@ -31,12 +32,13 @@ int freeze_reply_fd(const struct freeze_reply *a);
 bool freeze_reply_is_complete(const struct freeze_reply *a);
 
 /*
- * On the copier. Reads the reply; one that has not come by now is too late. Writes the wanted files (enum stepabi_file)
- * into the bundle's directory, at most `max_bytes` together; *ret_bytes is the size of perf.data.
+ * On the copier. Reads the reply; one that has not come by now is too late. Writes the wanted files
+ * (enum stepabi_file) into the bundle's directory, at most `max_bytes` together; *ret_bytes is the
+ * size of perf.data.
  * 0, FREEZE_REPLY_E_NONE, -ECANCELED, -errno of the copy.
  */
-int freeze_reply_copy(struct freeze_reply *a, int dir_fd, uint32_t files, uint64_t max_bytes, const atomic_bool *cancel,
-		    uint64_t *ret_bytes) _must_check_;
+int freeze_reply_copy(struct freeze_reply *a, int dir_fd, uint32_t files, uint64_t max_bytes,
+		      const atomic_bool *cancel, uint64_t *ret_bytes) _must_check_;
 
 /* The packet; without files where none came. */
 const struct stepabi_frozen *freeze_reply_frozen(const struct freeze_reply *a);

@@ -53,9 +53,12 @@ static void test_file(void **state)
 
 	(void)state;
 	assert_int_equal(config_init(&c), 0);
-	assert_int_equal(load(&c, "# comment\n; comment\n[capture]\nsample_hz = 50\nring_kib=128\n\n[daemon]\n"
-				  "socket_mode = 0600\nstate_dir = /srv/x\nsocket_group =\n[client]\nclient_idle_s: 5\n",
-				 why, sizeof(why)), 0);
+	assert_int_equal(
+		load(&c,
+		     "# comment\n; comment\n[capture]\nsample_hz = 50\nring_kib=128\n\n[daemon]\n"
+		     "socket_mode = 0600\nstate_dir = /srv/x\nsocket_group =\n[client]\nclient_idle_s: 5\n",
+		     why, sizeof(why)),
+		0);
 	assert_int_equal(c.sample_hz, 50);
 	assert_int_equal(c.ring_kib, 128);
 	assert_int_equal(c.socket_mode, 0600);
@@ -71,7 +74,8 @@ static void test_bad_files(void **state)
 		{"[capture]\nsample_hz = 0\n", "line 2: sample_hz: out of range"},
 		{"[capture]\nsample_hz = 20001\n", "line 2: sample_hz: out of range"},
 		{"[capture]\nsample_hz = -1\n", "line 2: sample_hz: not a number"},
-		{"[capture]\nsample_hz = 99999999999999999999\n", "line 2: sample_hz: not a number"},
+		{"[capture]\nsample_hz = 99999999999999999999\n",
+		 "line 2: sample_hz: not a number"},
 		{"[capture]\nsample_hz = 1k\n", "line 2: sample_hz: not a number"},
 		{"[capture]\nsample_hz =\n", "line 2: sample_hz: not a number"},
 		{"[capture]\n\nsample_hzz = 1\n", "line 3: unknown key"},
@@ -80,14 +84,15 @@ static void test_bad_files(void **state)
 		{"[capture]\nsample_hz\n", "line 2: "},
 		{"[capture\nsample_hz = 1\n", "line 1: "},
 		{"[capture]\nring_kib = 100\n", "line 2: ring_kib: not a power of two"},
-		{"[capture]\ndwarf_stack_bytes = 1001\n", "line 2: dwarf_stack_bytes: not a multiple of 8"},
+		{"[capture]\ndwarf_stack_bytes = 1001\n",
+		 "line 2: dwarf_stack_bytes: not a multiple of 8"},
 		{"[daemon]\nsocket_mode = 0888\n", "line 2: socket_mode: not an octal number"},
 		{"[daemon]\nsocket_mode = 07777\n", "line 2: socket_mode: out of range"},
 		{"[daemon]\nstate_dir = relative\n", "line 2: state_dir: must be an absolute path"},
 		{"[daemon]\nstate_dir =\n", "line 2: state_dir: 0 bytes"},
 		{"[daemon]\nlog_level = loud\n", "line 2: log_level: must be"},
 		{"[daemon]\nruntime_dir = /0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/01234\n",
-			"line 2: runtime_dir: 83 bytes"},
+		 "line 2: runtime_dir: 83 bytes"},
 	};
 	struct config c;
 	char why[200];

@@ -31,20 +31,21 @@ static void test_denied(void **state)
 	(void)state;
 	check(HEAD "TracerPid:\t12\n" UIDS MEMORY, 1, 5,
 		"process 7 is already traced, by process 12 (a debugger, or another stepper)");
-	check(HEAD "TracerPid:\t0\n" UIDS, 0, 1000, "process 7 is a thread of the kernel, or has ended");
+	check(HEAD "TracerPid:\t0\n" UIDS, 0, 1000,
+	      "process 7 is a thread of the kernel, or has ended");
 	check(HEAD "TracerPid:\t0\n" UIDS MEMORY, 1, 1001, "process 7 is owned by uid 1000");
 	check(HEAD "TracerPid:\t0\n" UIDS MEMORY, 1, 1000,
-		"the kernel lets only a parent trace process 7 (kernel.yama.ptrace_scope is 1): start the program by "
-		"'tracectl run --backend=step', or arm it as root");
+	      "the kernel lets only a parent trace process 7 (kernel.yama.ptrace_scope is 1): start the program by "
+	      "'tracectl run --backend=step', or arm it as root");
 	check(HEAD "TracerPid:\t0\n" UIDS MEMORY, 2, 1000,
-		"the kernel lets only administrators trace process 7 (kernel.yama.ptrace_scope is 2)");
+	      "the kernel lets only administrators trace process 7 (kernel.yama.ptrace_scope is 2)");
 	check(HEAD "TracerPid:\t0\n" UIDS MEMORY, 3, 1000,
 		"the kernel lets nobody trace process 7 (kernel.yama.ptrace_scope is 3)");
 	check(HEAD "TracerPid:\t0\n" UIDS MEMORY, 0, 1000,
-		"the kernel does not let uid 1000 trace process 7: it has privileges, or hides from its user");
+	      "the kernel does not let uid 1000 trace process 7: it has privileges, or hides from its user");
 	/* of a kernel that says less, or nothing that is right */
 	check("\nVmSize:\t1\nUid:\t5", 0, 3,
-		"the kernel does not let uid 3 trace process 7: it has privileges, or hides from its user");
+	      "the kernel does not let uid 3 trace process 7: it has privileges, or hides from its user");
 	check("", 0, 3, "process 7 is a thread of the kernel, or has ended");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The packets of a stepped thread: which ones, by libipt's packet decoder, and what its instruction decoder
- * makes of long random walks through random code.
+ * The packets of a stepped thread: which ones, by libipt's packet decoder, and what its instruction
+ * decoder makes of long random walks through random code.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,9 +68,10 @@ static struct pt_encoder_stream *new_stream(struct pt_encoder_store *s)
 static void packet_text(const struct pt_packet *p, char *out, size_t size)
 {
 	static const char *const names[] = {
-		[ppt_psb] = "psb", [ppt_psbend] = "psbend", [ppt_fup] = "fup", [ppt_tip] = "tip",
-		[ppt_tip_pge] = "pge", [ppt_tip_pgd] = "pgd", [ppt_tnt_8] = "tnt", [ppt_tnt_64] = "tnt",
-		[ppt_mode] = "mode", [ppt_tsc] = "tsc",
+		[ppt_psb] = "psb",   [ppt_psbend] = "psbend", [ppt_fup] = "fup",
+		[ppt_tip] = "tip",   [ppt_tip_pge] = "pge",   [ppt_tip_pgd] = "pgd",
+		[ppt_tnt_8] = "tnt", [ppt_tnt_64] = "tnt",    [ppt_mode] = "mode",
+		[ppt_tsc] = "tsc",
 	};
 	size_t n;
 
@@ -82,8 +83,8 @@ static void packet_text(const struct pt_packet *p, char *out, size_t size)
 	case ppt_tip_pge:
 	case ppt_tip_pgd:
 		if (p->payload.ip.ipc != pt_ipc_suppressed)
-			(void)snprintf(out + n, size - n, ".%llx/%d", (unsigned long long)p->payload.ip.ip,
-				p->payload.ip.ipc);
+			(void)snprintf(out + n, size - n, ".%llx/%d",
+				       (unsigned long long)p->payload.ip.ip, p->payload.ip.ipc);
 		break;
 	case ppt_tnt_8:
 	case ppt_tnt_64:
@@ -145,23 +146,28 @@ static void test_branches(void **state)
 	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
 	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn nop = insn_of(INSN_OTHER, 1, 0), jcc = insn_of(INSN_COND, 2, 0x10),
-			  jmp = insn_of(INSN_JUMP, 2, 0x20), indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0),
+			  jmp = insn_of(INSN_JUMP, 2, 0x20),
+			  indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0),
 			  same = insn_of(INSN_COND, 2, 0);
 
 	(void)state;
 	TAKES(pt_encoder_begin(pt, 100, 0x1000, true));
 	TAKES(pt_encoder_retire(pt, &nop, 0x1000, 0x1001, false, true));
-	TAKES(pt_encoder_retire(pt, &jcc, 0x1001, 0x1013, false, true)); /* taken: by where it went */
+	/* taken: by where it went */
+	TAKES(pt_encoder_retire(pt, &jcc, 0x1001, 0x1013, false, true));
 	TAKES(pt_encoder_retire(pt, &jcc, 0x1013, 0x1015, true, true));
 	TAKES(pt_encoder_retire(pt, &same, 0x1015, 0x1017, true, true));
 	TAKES(pt_encoder_retire(pt, &jmp, 0x1017, 0x1039, false, true));
 	TAKES(pt_encoder_retire(pt, &indirect, 0x1039, 0x2000, false, true));
 	TAKES(pt_encoder_retire(pt, &indirect, 0x2000, 0x12345678, false, true));
 	TAKES(pt_encoder_retire(pt, &indirect, 0x12345678, 0x7f0012345678, false, true));
-	TAKES(pt_encoder_retire(pt, &indirect, 0x7f0012345678, UINT64_C(0xffffffffff600000), false, true));
+	TAKES(pt_encoder_retire(pt, &indirect, 0x7f0012345678, UINT64_C(0xffffffffff600000), false,
+				true));
 	TAKES(pt_encoder_interrupt(pt, UINT64_C(0xffffffffff600000)));
-	check_packets(pt, "psb tsc.100 mode.64 psbend pge.1000/3 tnt.tnt tip.2000/1 tip.12345678/2 tip.7f0012345678/4 "
-			  "tip.ffffffffff600000/6 fup.0/1 pgd");
+	check_packets(
+		pt,
+		"psb tsc.100 mode.64 psbend pge.1000/3 tnt.tnt tip.2000/1 tip.12345678/2 tip.7f0012345678/4 "
+		"tip.ffffffffff600000/6 fup.0/1 pgd");
 }
 
 /* Where an instruction cannot go nothing may be written: the caller has to say something else. */
@@ -174,10 +180,14 @@ static void test_odd(void **state)
 
 	(void)state;
 	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
-	assert_int_equal(pt_encoder_retire(pt, &nop, 0x1000, 0x1002, false, true), PT_ENCODER_E_UNEXPECTED);
-	assert_int_equal(pt_encoder_retire(pt, &jcc, 0x1000, 0x1001, false, true), PT_ENCODER_E_UNEXPECTED);
-	assert_int_equal(pt_encoder_retire(pt, &jmp, 0x1000, 0x1002, false, true), PT_ENCODER_E_UNEXPECTED);
-	assert_int_equal(pt_encoder_retire(pt, &call, 0x1000, 0x1005, false, true), PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &nop, 0x1000, 0x1002, false, true),
+			 PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &jcc, 0x1000, 0x1001, false, true),
+			 PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &jmp, 0x1000, 0x1002, false, true),
+			 PT_ENCODER_E_UNEXPECTED);
+	assert_int_equal(pt_encoder_retire(pt, &call, 0x1000, 0x1005, false, true),
+			 PT_ENCODER_E_UNEXPECTED);
 	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3");
 }
 
@@ -186,7 +196,8 @@ static void test_returns(void **state)
 	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
 	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn call = insn_of(INSN_CALL, 5, 0x100), next = insn_of(INSN_CALL_NEXT, 5, 0),
-			  ret = insn_of(INSN_RET, 1, 0), indirect = insn_of(INSN_CALL_INDIRECT, 3, 0);
+			  ret = insn_of(INSN_RET, 1, 0),
+			  indirect = insn_of(INSN_CALL_INDIRECT, 3, 0);
 
 	(void)state;
 	TAKES(pt_encoder_begin(pt, 1, 0x1000, true));
@@ -210,8 +221,10 @@ static void test_returns(void **state)
 	TAKES(pt_encoder_interrupt(pt, 0x150f));
 	TAKES(pt_encoder_begin(pt, 3, 0x150f, true));
 	TAKES(pt_encoder_retire(pt, &ret, 0x150f, 0x140f, false, true));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tip.2000/1 tnt.tt tip.1300/1 tip.1400/1 tip.1405/1 "
-			  "psb tsc.2 mode.64 fup.150a/3 psbend tip.140a/1 fup.150f/1 pgd tsc.3 pge.150f/1 tip.140f/1");
+	check_packets(
+		pt,
+		"psb tsc.1 mode.64 psbend pge.1000/3 tip.2000/1 tnt.tt tip.1300/1 tip.1400/1 tip.1405/1 "
+		"psb tsc.2 mode.64 fup.150a/3 psbend tip.140a/1 fup.150f/1 pgd tsc.3 pge.150f/1 tip.140f/1");
 }
 
 /* More calls than are remembered: the newest 64 count. */
@@ -236,15 +249,17 @@ static void test_deep_returns(void **state)
 		if (i < 64)
 			strcat(want, i == 47 ? " tnt.t" : "t");
 		else
-			(void)snprintf(want + strlen(want), sizeof(want) - strlen(want), " tip.%llx/1",
-				(unsigned long long)back);
+			(void)snprintf(want + strlen(want), sizeof(want) - strlen(want),
+				       " tip.%llx/1", (unsigned long long)back);
 	}
 	check_packets(pt, want);
 }
 
 static void test_plain_returns(void **state)
 {
-	const struct pt_encoder_config config = {.psb_bytes = 4096, .max_bytes = 1 << 20, .plain_returns = true};
+	const struct pt_encoder_config config = {.psb_bytes = 4096,
+						 .max_bytes = 1 << 20,
+						 .plain_returns = true};
 	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
 	struct pt_encoder_stream *pt = new_stream(s);
 	const struct insn call = insn_of(INSN_CALL, 5, 0x100), ret = insn_of(INSN_RET, 1, 0);
@@ -272,16 +287,19 @@ static void test_bits_are_flushed_in_order(void **state)
 		TAKES(pt_encoder_retire(pt, &jcc, ip, ip + 0x12, false, true));
 	TAKES(pt_encoder_end(pt));
 	TAKES(pt_encoder_begin(pt, 3, 0x1000, true));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn "
-			  "tnt.nnn tsc.2 "
-			  "tnt.ttttttt pgd tsc.3 pge.1000/1");
+	check_packets(
+		pt,
+		"psb tsc.1 mode.64 psbend pge.1000/3 tnt.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn "
+		"tnt.nnn tsc.2 "
+		"tnt.ttttttt pgd tsc.3 pge.1000/1");
 }
 
 static void test_mode(void **state)
 {
 	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&roomy);
 	struct pt_encoder_stream *pt = new_stream(s);
-	const struct insn far_ret = insn_of(INSN_FAR_RET, 1, 0), jmp = insn_of(INSN_JUMP, 5, -0x2000),
+	const struct insn far_ret = insn_of(INSN_FAR_RET, 1, 0),
+			  jmp = insn_of(INSN_JUMP, 5, -0x2000),
 			  jump_indirect = insn_of(INSN_JUMP_INDIRECT, 2, 0);
 
 	(void)state;
@@ -295,8 +313,10 @@ static void test_mode(void **state)
 	TAKES(pt_encoder_begin(pt, 2, 0x1000, true));
 	TAKES(pt_encoder_end(pt));
 	TAKES(pt_encoder_begin(pt, 3, 0x1000, false));
-	check_packets(pt, "psb tsc.1 mode.64 psbend pge.1000/3 mode.32 tip.1100/1 tip.1000/1 mode.64 tip.1100/1 pgd "
-			  "tsc.2 pge.1000/1 pgd tsc.3 mode.32 pge.1000/1");
+	check_packets(
+		pt,
+		"psb tsc.1 mode.64 psbend pge.1000/3 mode.32 tip.1100/1 tip.1000/1 mode.64 tip.1100/1 pgd "
+		"tsc.2 pge.1000/1 pgd tsc.3 mode.32 pge.1000/1");
 }
 
 static void test_tsc_has_56_bits(void **state)
@@ -339,14 +359,16 @@ static int32_t later_target(const struct walk *w, uint32_t i, uint32_t n, uint32
 }
 
 /*
- * Instructions of all kinds, one after the other. Direct jumps and calls go forward only: of a loop without
- * any packet no decoder could know how often it ran.
+ * Instructions of all kinds, one after the other. Direct jumps and calls go forward only: of a loop
+ * without any packet no decoder could know how often it ran.
  */
 static void make_code(struct walk *w)
 {
 	static const uint8_t lengths[] = {1, 4, 2, 6, 2, 5, 5, 5, 2, 2, 1, 2, 2};
-	static const uint8_t codes[][2] = {{0x90}, {0x0f, 0x1f}, {0x74}, {0x0f, 0x85}, {0xeb}, {0xe9}, {0xe8}, {0xe8},
-					   {0xff, 0xe0}, {0xff, 0xd0}, {0xc3}, {0x0f, 0x05}, {0xcd, 0x80}};
+	static const uint8_t codes[][2] = {{0x90},       {0x0f, 0x1f}, {0x74}, {0x0f, 0x85},
+					   {0xeb},       {0xe9},       {0xe8}, {0xe8},
+					   {0xff, 0xe0}, {0xff, 0xd0}, {0xc3}, {0x0f, 0x05},
+					   {0xcd, 0x80}};
 	uint32_t at = 0, kinds[CODE_SIZE];
 
 	w->n_starts = 0;
@@ -398,7 +420,10 @@ static uint64_t some_ip(const struct walk *w)
 	return BASE + w->starts[rnd(w->n_starts)];
 }
 
-/* Goes through the code as a thread would, with signals, returns that are not to the caller, and time passing. */
+/*
+ * Goes through the code as a thread would, with signals, returns that are not to the caller, and
+ * time passing.
+ */
 static void go(struct walk *w, struct pt_encoder_stream *pt)
 {
 	uint64_t stack[100], ip = BASE, tsc = 1000;
@@ -454,7 +479,8 @@ static void go(struct walk *w, struct pt_encoder_stream *pt)
 		default:
 			break;
 		}
-		if ((insn.kind == INSN_CALL || insn.kind == INSN_CALL_INDIRECT) && depth < ARRAY_SIZE(stack))
+		if ((insn.kind == INSN_CALL || insn.kind == INSN_CALL_INDIRECT) &&
+		    depth < ARRAY_SIZE(stack))
 			stack[depth++] = (uint64_t)after;
 		w->ips[w->n_ips++] = ip;
 		TAKES(pt_encoder_retire(pt, &insn, ip, next, rnd(2), true));
@@ -463,7 +489,8 @@ static void go(struct walk *w, struct pt_encoder_stream *pt)
 	TAKES(pt_encoder_interrupt(pt, ip));
 }
 
-static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
+static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip,
+		     void *context)
 {
 	const struct walk *w = context;
 
@@ -533,8 +560,9 @@ static void test_random_walks(void **state)
 	(void)state;
 	assert_non_null(w);
 	for (unsigned int i = 0; i < 12; i++) {
-		const struct pt_encoder_config config = {
-			.psb_bytes = 256U << (i % 4), .max_bytes = UINT64_MAX, .plain_returns = i % 3 == 2};
+		const struct pt_encoder_config config = {.psb_bytes = 256U << (i % 4),
+							 .max_bytes = UINT64_MAX,
+							 .plain_returns = i % 3 == 2};
 		struct pt_encoder_store *s = new_store(&config);
 		struct pt_encoder_stream *pt = new_stream(s);
 		struct bytes b;
@@ -553,7 +581,9 @@ static void test_random_walks(void **state)
 /* What is overwritten is the beginning, and the rest decodes on its own. */
 static void test_overwriting(void **state)
 {
-	const struct pt_encoder_config config = {.psb_bytes = 512, .max_bytes = 6000, .overwrite = true};
+	const struct pt_encoder_config config = {.psb_bytes = 512,
+						 .max_bytes = 6000,
+						 .overwrite = true};
 	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
 	struct pt_encoder_stream *idle = new_stream(s), *pt = new_stream(s);
 	struct walk *w = calloc(1, sizeof(*w));
@@ -595,10 +625,15 @@ static void test_full(void **state)
 	assert_int_equal(pt_encoder_overwritten(pt), 0);
 }
 
-/* A stream that is renewed goes on with a PSB; one that is closed loses its last block, too, when there is no room. */
+/*
+ * A stream that is renewed goes on with a PSB; one that is closed loses its last block, too, when
+ * there is no room.
+ */
 static void test_renewed_and_closed(void **state)
 {
-	const struct pt_encoder_config config = {.psb_bytes = 256, .max_bytes = 1024, .overwrite = true};
+	const struct pt_encoder_config config = {.psb_bytes = 256,
+						 .max_bytes = 1024,
+						 .overwrite = true};
 	_cleanup_(pt_encoder_store_freep) struct pt_encoder_store *s = new_store(&config);
 	struct pt_encoder_stream *pt = new_stream(s), *idle = new_stream(s), *ended = new_stream(s);
 	uint64_t tsc = 100, kept;
@@ -615,7 +650,9 @@ static void test_renewed_and_closed(void **state)
 	assert_true(pt_encoder_sync_due(pt));
 	TAKES(pt_encoder_begin(pt, 4, 0x1001, true));
 	assert_false(pt_encoder_sync_due(pt));
-	check_packets(pt, "psb tsc.3 mode.64 psbend pge.1000/3 fup.1001/1 pgd psb tsc.4 mode.64 psbend pge.1001/3");
+	check_packets(
+		pt,
+		"psb tsc.3 mode.64 psbend pge.1000/3 fup.1001/1 pgd psb tsc.4 mode.64 psbend pge.1001/3");
 	assert_true(pt_encoder_store_first_tsc(s) == 1 && pt_encoder_store_since(s) == 1);
 	assert_true(pt_encoder_store_overwritten(s) == 0);
 	while (pt_encoder_overwritten(pt) == 0)
@@ -624,7 +661,8 @@ static void test_renewed_and_closed(void **state)
 	assert_true(pt_encoder_bytes(idle) > 0 && pt_encoder_store_first_tsc(s) == 2);
 	assert_true(pt_encoder_store_since(s) >= 3 && pt_encoder_store_since(s) < tsc - 1);
 	kept = pt_encoder_store_bytes(s);
-	assert_true(pt_encoder_store_overwritten(s) == pt_encoder_overwritten(ended) + pt_encoder_overwritten(pt));
+	assert_true(pt_encoder_store_overwritten(s) ==
+		    pt_encoder_overwritten(ended) + pt_encoder_overwritten(pt));
 	/* what is younger stays, and what is being written */
 	pt_encoder_store_drop_before(s, UINT64_MAX);
 	assert_true(pt_encoder_bytes(idle) == 0 && pt_encoder_bytes(pt) > 0);

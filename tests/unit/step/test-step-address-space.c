@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the stepper knows of code: this test's own, which is in a file, and pages that are in none and change. */
+/*
+ * What the stepper knows of code: this test's own, which is in a file, and pages that are in none
+ * and change.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -38,7 +41,9 @@ static int setup(void **state)
 	step_clock_init(&f->clock, false);
 	assert_int_equal(step_code_init(&f->code, f->output), 0);
 	assert_int_equal(sideband_new(&f->sideband), 0);
-	shared = (struct address_space_shared){.sideband = f->sideband, .clock = &f->clock, .code = &f->code};
+	shared = (struct address_space_shared){.sideband = f->sideband,
+					       .clock = &f->clock,
+					       .code = &f->code};
 	assert_int_equal(address_space_new(&shared, getpid(), &f->space), 0);
 	*state = f;
 	return 0;
@@ -67,7 +72,8 @@ static void fetch(struct fixture *f, const void *p, uint8_t length)
 	uint8_t code[INSN_MAX];
 	struct insn insn;
 
-	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
+	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn),
+			 0);
 	assert_int_equal(insn.length, length);
 	assert_memory_equal(code, p, length);
 }
@@ -77,7 +83,8 @@ static void check_saved(struct fixture *f, uint32_t page, size_t at, const void 
 	uint8_t got[64];
 
 	assert_true(n <= sizeof(got));
-	assert_int_equal(pread(f->code.fd, got, n, (off_t)(STEP_CODE_HEAD + page * (uint64_t)STEP_CODE_STRIDE + at)),
+	assert_int_equal(pread(f->code.fd, got, n,
+			       (off_t)(STEP_CODE_HEAD + page * (uint64_t)STEP_CODE_STRIDE + at)),
 			 n);
 	assert_memory_equal(got, bytes, n);
 }
@@ -93,7 +100,8 @@ static void test_code_in_a_file(void **state)
 	assert_int_equal(address_space_reread(f->space, getpid()), 0);
 	epoch = address_space_epoch(f->space);
 	assert_true(epoch > 0);
-	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn), 0);
+	assert_int_equal(address_space_fetch(f->space, getpid(), (uintptr_t)p, true, code, &insn),
+			 0);
 	assert_memory_equal(code, p, insn.length);
 	/* nothing to save, nothing to record; and the same list again has nothing new */
 	assert_int_equal(f->code.pages, 0);
@@ -108,21 +116,26 @@ static void test_nothing_there(void **state)
 	uint8_t code[INSN_MAX];
 	struct insn insn;
 
-	assert_int_equal(address_space_fetch(f->space, getpid(), 16, true, code, &insn), ADDRESS_SPACE_E_NO_INSN);
-	assert_int_equal(address_space_fetch(f->space, getpid(), UINT64_C(0xffffffffff600000), true, code, &insn),
-		ADDRESS_SPACE_E_NO_INSN);
+	assert_int_equal(address_space_fetch(f->space, getpid(), 16, true, code, &insn),
+			 ADDRESS_SPACE_E_NO_INSN);
+	assert_int_equal(address_space_fetch(f->space, getpid(), UINT64_C(0xffffffffff600000), true,
+					     code, &insn),
+			 ADDRESS_SPACE_E_NO_INSN);
 }
 
 static void test_code_that_changes(void **state)
 {
 	static const uint8_t ret = 0xc3, mov[] = {0xb8, 1, 2, 3, 4};
 	struct fixture *f = *state;
-	uint8_t *p = mmap(NULL, 3 * STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
-			  -1, 0);
+	uint8_t *p = mmap(NULL, 3 * STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t epoch;
 
 	assert_true(p != MAP_FAILED);
-	/* An unknown mapping: it is found by reading the mappings. The page is saved, with its tail. */
+	/*
+	 * An unknown mapping: it is found by reading the mappings. The page is saved, with its
+	 * tail.
+	 */
 	memset(p, 0x90, (size_t)3 * STEP_CODE_PAGE);
 	fetch(f, p, 1);
 	assert_int_equal(f->code.pages, 1);
@@ -189,11 +202,15 @@ static void test_a_file_that_is_no_more(void **state)
 	(void)close(fd);
 }
 
-/* All mappings and saved pages are recorded once more, under the pages' places; forgotten pages are read again. */
+/*
+ * All mappings and saved pages are recorded once more, under the pages' places; forgotten pages are
+ * read again.
+ */
 static void test_recorded_again(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *p = mmap(NULL, STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, STEP_CODE_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	size_t all, again;
 
 	assert_true(p != MAP_FAILED);
@@ -214,7 +231,10 @@ static void test_recorded_again(void **state)
 	(void)munmap(p, STEP_CODE_PAGE);
 }
 
-/* In memory: places of pages that nothing names any more are used again, and the file is what is named. */
+/*
+ * In memory: places of pages that nothing names any more are used again, and the file is what is
+ * named.
+ */
 static void test_code_in_memory(void **state)
 {
 	_cleanup_close_ int fd = memfd_create("code", MFD_CLOEXEC);
@@ -254,7 +274,8 @@ static void test_code_in_memory(void **state)
 	step_code_begin_segment(&c, 9);
 	step_code_use(&c, offsets[2]);
 	step_code_drop_before(&c, 9);
-	assert_true(step_code_size(&c) == offsets[3] && step_code_room(&c) == STEP_CODE_MAX_KEPT - 1);
+	assert_true(step_code_size(&c) == offsets[3] &&
+		    step_code_room(&c) == STEP_CODE_MAX_KEPT - 1);
 	while (step_code_room(&c) > 0)
 		assert_int_equal(step_code_add(&c, page, page, 0, &last), 0);
 	assert_int_equal(step_code_add(&c, page, page, 0, &last), -EFBIG);

@@ -32,7 +32,9 @@ static void test_times_differ_and_grow(void **state)
 	assert_true(step_clock_ratio(&c) > 0 && step_clock_ratio(&c) < 256);
 }
 
-/* Where that is wanted the clock is MONOTONIC_RAW, between what it was before and after; and again. */
+/*
+ * Where that is wanted the clock is MONOTONIC_RAW, between what it was before and after; and again.
+ */
 static void test_raw(void **state)
 {
 	uint64_t before = clock_raw_ns(), ticks[2], after;
@@ -58,8 +60,10 @@ static void test_raw(void **state)
 /* perf's own way of rounding: whole and rest apart, so that nothing overflows. */
 static void test_conversion(void **state)
 {
-	const struct step_clock c = {
-		.tsc = true, .conv = {.shift = 31, .mult = 827186432, .zero = UINT64_C(18446744073371773507)}};
+	const struct step_clock c = {.tsc = true,
+				     .conv = {.shift = 31,
+					      .mult = 827186432,
+					      .zero = UINT64_C(18446744073371773507)}};
 
 	(void)state;
 	assert_true(step_clock_ns(&c, UINT64_C(0x28f2695af54b)) == UINT64_C(17341479429832));

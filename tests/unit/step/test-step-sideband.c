@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Segments of the side-band: what is written is the state at the oldest one's beginning, and all since then. */
+/*
+ * Segments of the side-band: what is written is the state at the oldest one's beginning, and all
+ * since then.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +29,8 @@ static struct sideband *new_side(void)
 /* The threads of the COMM records that are written, in their order. */
 static void check_written(const struct sideband *s, const char *want)
 {
-	static const struct perf_event_attr attr = {.sample_type = PERF_SAMPLE_IDENTIFIER, .sample_id_all = 1};
+	static const struct perf_event_attr attr = {.sample_type = PERF_SAMPLE_IDENTIFIER,
+						    .sample_id_all = 1};
 	static const struct step_clock clock = {.conv.mult = 1};
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
 	const struct perfdata_about about = {.command = "test", .clock = CLOCK_MONOTONIC_RAW};

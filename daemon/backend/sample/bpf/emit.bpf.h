@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Records to the groups that want them: with a stack to their output events, without one to their rings. Included by sched.bpf.c, whose
- * declarations it uses.
+ * Records to the groups that want them: with a stack to their output events, without one to their
+ * rings. Included by sched.bpf.c, whose declarations it uses.
  */
 #pragma once
 
 static __attribute__((always_inline)) __u64 output_of(__u32 group, __u32 out, __u32 cpu)
 {
-	return ((__u64)(group * FILTER_OUTPUTS_PER_GROUP + out) * constants.n_cpus + cpu) & 0xffffffffu;
+	return ((__u64)(group * FILTER_OUTPUTS_PER_GROUP + out) * constants.n_cpus + cpu) &
+	       0xffffffffu;
 }
 
 /* The event with the addresses of `s`, in which it already is, to the groups in `mask`. */
-static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct filter_entry *e, __u32 mask, struct unwind_state *s,
+static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct filter_entry *e,
+							__u32 mask, struct unwind_state *s,
 							__u32 cpu, struct filter_cpu *c)
 {
 	__u64 n = s->n + s->n_python;
@@ -21,14 +23,16 @@ static __attribute__((always_inline)) void emit_unwound(void *ctx, const struct 
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
 			continue;
-		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &s->out,
+		if (bpf_perf_event_output(ctx, &outputs,
+					  output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &s->out,
 					  sizeof(s->out.ev) + n * 8))
 			c->drops++;
 	}
 }
 
 /* The same of a stack that was kept. */
-static __attribute__((always_inline)) void emit_kept(void *ctx, const struct filter_entry *e, __u32 mask, struct filter_kept *k, __u32 cpu,
+static __attribute__((always_inline)) void emit_kept(void *ctx, const struct filter_entry *e,
+						     __u32 mask, struct filter_kept *k, __u32 cpu,
 						     struct filter_cpu *c)
 {
 	__u64 n = k->n;
@@ -38,7 +42,9 @@ static __attribute__((always_inline)) void emit_kept(void *ctx, const struct fil
 	for (int i = 0; i < FILTER_ENTRY_GROUPS; i++) {
 		if (!(mask & (1u << i)) || e->waits[i] == FILTER_NO_GROUP)
 			continue;
-		if (bpf_perf_event_output(ctx, &outputs, output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &k->ev, sizeof(k->ev) + n * 8))
+		if (bpf_perf_event_output(ctx, &outputs,
+					  output_of(e->waits[i], FILTER_OUTPUT_PLAIN, cpu), &k->ev,
+					  sizeof(k->ev) + n * 8))
 			c->drops++;
 	}
 }
@@ -58,11 +64,14 @@ static __attribute__((always_inline)) __u32 groups_of(const struct filter_entry 
 #define EVERY_GROUP ((1u << FILTER_ENTRY_GROUPS) - 1)
 
 /*
- * To the groups that are not in `done`, to those in `plain` without a stack; what has none goes to their rings for that with the time `now`,
- * if they have some, of those in `may`: another program may be writing to them, or the next record goes to the other ring.
+ * To the groups that are not in `done`, to those in `plain` without a stack; what has none goes to
+ * their rings for that with the time `now`, if they have some, of those in `may`: another program
+ * may be writing to them, or the next record goes to the other ring.
  */
-static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind, struct tracerd_sched_event *ev,
-						struct filter_cpu *c, __u32 done, __u32 plain, __u32 may, __u64 now)
+static __attribute__((always_inline)) void emit(void *ctx, const struct filter_entry *e, __u32 kind,
+						struct tracerd_sched_event *ev,
+						struct filter_cpu *c, __u32 done, __u32 plain,
+						__u32 may, __u64 now)
 {
 	const __u32 ringed = may & ~done & (kind == FILTER_OUTPUT_PLAIN ? EVERY_GROUP : plain);
 	__u32 zero = 0;
@@ -83,12 +92,16 @@ static __attribute__((always_inline)) void emit(void *ctx, const struct filter_e
 			continue;
 		if (plain & (1u << i))
 			out = FILTER_OUTPUT_PLAIN;
-		if (bpf_perf_event_output(ctx, &outputs, output_of(group, out, ev->cpu), ev, sizeof(*ev)))
+		if (bpf_perf_event_output(ctx, &outputs, output_of(group, out, ev->cpu), ev,
+					  sizeof(*ev)))
 			c->drops++;
 	}
 }
 
-/* The record of a goroutine that is written next: the stack of all functions together has 512 bytes. */
+/*
+ * The record of a goroutine that is written next: the stack of all functions together has 512
+ * bytes.
+ */
 struct {
 	__uint(type, MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -97,15 +110,18 @@ struct {
 } goroutine_next SEC(".maps");
 
 /*
- * Goroutine `id`, in which the thread of `ev` is seen, to the groups that are not in `done`: in front of the record in which it is seen,
- * which `plain` have without a stack.
+ * Goroutine `id`, in which the thread of `ev` is seen, to the groups that are not in `done`: in
+ * front of the record in which it is seen, which `plain` have without a stack.
  */
-static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struct filter_entry *e, __u64 id,
-							  const struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done,
+static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struct filter_entry *e,
+							  __u64 id,
+							  const struct tracerd_sched_event *ev,
+							  struct filter_cpu *c, __u32 done,
 							  __u32 plain, __u64 now)
 {
 	__u32 zero = 0;
-	struct tracerd_sched_event *goroutine = id ? bpf_map_lookup_elem(&goroutine_next, &zero) : 0;
+	struct tracerd_sched_event *goroutine = id ? bpf_map_lookup_elem(&goroutine_next, &zero)
+						   : 0;
 
 	if (!goroutine)
 		return;
@@ -121,10 +137,12 @@ static __attribute__((always_inline)) void emit_goroutine(void *ctx, const struc
 }
 
 /*
- * Which groups get events of the task without its stack: who wants it so, all within an exec, and, of who has exited so far that it has
- * no memory any more, who copies. Kernels (6.1.y of 2025) write 8 bytes more than they say then, over the record before.
+ * Which groups get events of the task without its stack: who wants it so, all within an exec, and,
+ * of who has exited so far that it has no memory any more, who copies. Kernels (6.1.y of 2025)
+ * write 8 bytes more than they say then, over the record before.
  */
-static __attribute__((always_inline)) __u32 plain_of(const struct filter_entry *e, const struct task_struct *task)
+static __attribute__((always_inline)) __u32 plain_of(const struct filter_entry *e,
+						     const struct task_struct *task)
 {
 	if (is_in_exec(task))
 		return (1u << FILTER_ENTRY_GROUPS) - 1;
@@ -132,9 +150,9 @@ static __attribute__((always_inline)) __u32 plain_of(const struct filter_entry *
 }
 
 /* An event with that stack, to the groups that are not in `done`, to those in `plain` without. */
-static __attribute__((always_inline)) void emit_stack(void *ctx, const struct filter_entry *e, struct unwind_state *s, __u32 mask,
-						      struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done, __u32 plain,
-						      __u64 now)
+static __attribute__((always_inline)) void
+emit_stack(void *ctx, const struct filter_entry *e, struct unwind_state *s, __u32 mask,
+	   struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 done, __u32 plain, __u64 now)
 {
 	if (s) {
 		s->out.ev = *ev;

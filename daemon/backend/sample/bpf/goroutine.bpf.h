@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads which goroutine a thread of a Go program runs, from its own memory, where offsets say that the daemon has checked. Included by
- * sched.bpf.c, whose declarations it uses.
+ * Reads which goroutine a thread of a Go program runs, from its own memory, where offsets say that
+ * the daemon has checked. Included by sched.bpf.c, whose declarations it uses.
  *
- * The runtime's g of a thread is that of whatever runs: the scheduler's (g0) and a signal handler's (gsignal) have the thread, too,
- * and that has the goroutine of a user. The thread must be the one that is asked for, by its own number: what is read in another
- * place, or before the runtime has set the thread up, is not believed.
+ * The runtime's g of a thread is that of whatever runs: the scheduler's (g0) and a signal handler's
+ * (gsignal) have the thread, too, and that has the goroutine of a user. The thread must be the one
+ * that is asked for, by its own number: what is read in another place, or before the runtime has
+ * set the thread up, is not believed.
  */
 #pragma once
 
 #include "daemon/backend/sample/bpf/goroutine.h"
 
 #define GO_STATUS_SCAN 0x1000u /* of whatever else it does */
-/* runnable, running, in a system call, waiting, its stack is being copied, preempted: it has gone or come but for some instructions */
+/*
+ * runnable, running, in a system call, waiting, its stack is being copied, preempted: it has gone
+ * or come but for some instructions
+ */
 #define GO_STATUS_ALIVE (1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8 | 1u << 9)
 
 struct {
@@ -46,13 +50,17 @@ inline_ __u32 go_read(const struct go_layout *l, __u64 thread_pointer, __u32 tid
 		return GO_NO_READ;
 	if (!user)
 		return GO_NONE;
-	if (bpf_probe_read_user(&status, sizeof(status), (void *)(user + l->status)) || go_word(user + l->goid, ret))
+	if (bpf_probe_read_user(&status, sizeof(status), (void *)(user + l->status)) ||
+	    go_word(user + l->goid, ret))
 		return GO_NO_READ;
 	status &= ~GO_STATUS_SCAN;
 	return *ret && status < 32 && (GO_STATUS_ALIVE >> status & 1) ? GO_FOUND : GO_NONE;
 }
 
-/* Of `task`, which is the current one or the one that has just been switched away from: 0, it runs none, or it is not known. */
+/*
+ * Of `task`, which is the current one or the one that has just been switched away from: 0, it runs
+ * none, or it is not known.
+ */
 inline_ __u64 goroutine_of(const struct task_struct *task, __u32 tgid)
 {
 #ifdef __TARGET_ARCH_x86

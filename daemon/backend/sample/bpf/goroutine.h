@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The map by which the programs find the goroutine of a thread (goroutine.bpf.h), shared with the daemon (goroutines.c). */
+/*
+ * The map by which the programs find the goroutine of a thread (goroutine.bpf.h), shared with the
+ * daemon (goroutines.c).
+ */
 #pragma once
 
 #include "common/bundle/goroutine.h"

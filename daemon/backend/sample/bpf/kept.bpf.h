@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The stacks of waits, which are kept until it is known whether the wait is long enough for somebody to want them, and the stacks with
- * which threads have last ended the long wait of another one, which are often the next ones, too. Included by sched.bpf.c, whose
- * declarations it uses.
+ * The stacks of waits, which are kept until it is known whether the wait is long enough for
+ * somebody to want them, and the stacks with which threads have last ended the long wait of another
+ * one, which are often the next ones, too. Included by sched.bpf.c, whose declarations it uses.
  *
- * A thread has its place in a map from its first wait, or the first one that it ends, to its exit. The maps are preallocated: nothing may
- * allocate while the run queue is locked.
+ * A thread has its place in a map from its first wait, or the first one that it ends, to its exit.
+ * The maps are preallocated: nothing may allocate while the run queue is locked.
  */
 #pragma once
 
@@ -50,7 +50,10 @@ inline_ struct filter_kept *kept_place(void *map, __u32 pid)
 	return bpf_map_lookup_elem(map, &pid);
 }
 
-/* Whether `k` is of the wait that the thread is in. One that was disarmed meanwhile has left a CPU unseen. */
+/*
+ * Whether `k` is of the wait that the thread is in. One that was disarmed meanwhile has left a CPU
+ * unseen.
+ */
 inline_ int kept_is_now(const struct filter_kept *k, const struct task_struct *task)
 {
 	return k->out_ns && k->switches == task->nvcsw + task->nivcsw;
@@ -78,7 +81,10 @@ inline_ void kept_prove(struct filter_kept *k, const struct unwind_state *s)
 	k->generation = s->generation;
 }
 
-/* Whether the words are what they were: of a stack that is a window, as most are, and of a larger one. */
+/*
+ * Whether the words are what they were: of a stack that is a window, as most are, and of a larger
+ * one.
+ */
 inline_ int words_again(struct unwind_state *s, const struct filter_kept *k)
 {
 	__u64 n = k->span;
@@ -124,7 +130,10 @@ inline_ __u32 kept_copy(struct filter_kept *k, const struct unwind_state *s)
 	return (__u32)n;
 }
 
-/* `s` is the stack of `task`, the current one, which ends a wait. One that would have to be unwound again is not worth it. */
+/*
+ * `s` is the stack of `task`, the current one, which ends a wait. One that would have to be unwound
+ * again is not worth it.
+ */
 inline_ void woke_keep(const struct task_struct *task, const struct unwind_state *s)
 {
 	struct filter_kept *k;
@@ -137,9 +146,10 @@ inline_ void woke_keep(const struct task_struct *task, const struct unwind_state
 }
 
 /*
- * Whether the current thread, of process `tgid`, waits where it waited last, or wakes where it woke last: unwinding would read the same
- * words, which are the same, and so find the same addresses. Looking is several times faster. It counts as a stack that was unwound. A
- * function of its own, which the verifier checks once. What Python's functions are is said elsewhere.
+ * Whether the current thread, of process `tgid`, waits where it waited last, or wakes where it woke
+ * last: unwinding would read the same words, which are the same, and so find the same addresses.
+ * Looking is several times faster. It counts as a stack that was unwound. A function of its own,
+ * which the verifier checks once. What Python's functions are is said elsewhere.
  */
 __attribute__((noinline)) int kept_again(__u32 tgid, __u32 wakes)
 {
@@ -158,7 +168,8 @@ __attribute__((noinline)) int kept_again(__u32 tgid, __u32 wakes)
 		return 0;
 	s = bpf_map_lookup_elem(&uw_states, &zero);
 	regs = (const struct pt_regs *)bpf_task_pt_regs((void *)task);
-	if (!s || regs->cs != CODE_64_CS || k->pc != regs->ip || k->sp != regs->sp || k->bp != regs->bp)
+	if (!s || regs->cs != CODE_64_CS || k->pc != regs->ip || k->sp != regs->sp ||
+	    k->bp != regs->bp)
 		return 0;
 	if (!(k->span < UNWIND_WINDOW / 8 ? words_again(s, k) : far_words_again(s, k)))
 		return 0;
@@ -169,10 +180,12 @@ __attribute__((noinline)) int kept_again(__u32 tgid, __u32 wakes)
 }
 
 /*
- * The wait begins in which `task`, the current one, leaves: its stack is kept_again(), was unwound, or is read by frame pointers here
- * (NULL), if somebody takes it later, or else put out at once. False: there is no room for it, or the thread is at its end.
+ * The wait begins in which `task`, the current one, leaves: its stack is kept_again(), was unwound,
+ * or is read by frame pointers here (NULL), if somebody takes it later, or else put out at once.
+ * False: there is no room for it, or the thread is at its end.
  */
-inline_ int kept_begin(void *ctx, const struct task_struct *task, int again, const struct unwind_state *s, __u32 later,
+inline_ int kept_begin(void *ctx, const struct task_struct *task, int again,
+		       const struct unwind_state *s, __u32 later,
 		       const struct tracerd_sched_event *ev, __u64 now)
 {
 	struct filter_kept *k;
@@ -209,7 +222,9 @@ inline_ int kept_begin(void *ctx, const struct task_struct *task, int again, con
 /* It ends. How long it was; 0: its stack is not kept. */
 inline_ __u64 kept_end(struct filter_kept *k, const struct task_struct *task, __u64 now)
 {
-	const __u64 ns = kept_is_now(k, task) && k->n != FILTER_KEPT_NOTHING && now > k->out_ns ? now - k->out_ns : 0;
+	const __u64 ns = kept_is_now(k, task) && k->n != FILTER_KEPT_NOTHING && now > k->out_ns
+				 ? now - k->out_ns
+				 : 0;
 
 	k->begun++;
 	barrier();

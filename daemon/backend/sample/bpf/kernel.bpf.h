@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's types, with the few fields that are used, and its constants: CO-RE finds where the fields are. Included by sched.bpf.c.
+ * The kernel's types, with the few fields that are used, and its constants: CO-RE finds where the
+ * fields are. Included by sched.bpf.c.
  */
 #pragma once
 
@@ -22,7 +23,8 @@
 #define TASK_DEAD_BIT 0x80u /* the kernel's TASK_DEAD: the last switch of a thread */
 #define TASK_RTLOCK_WAIT_BIT 0x1000u
 #define TASK_FROZEN_BIT 0x8000u
-#define JOBCTL_TRAP_FREEZE_BIT (1u << 23) /* by the freezer of cgroups: it sleeps instead of going back to its program */
+/* by the freezer of cgroups: it sleeps instead of going back to its program */
+#define JOBCTL_TRAP_FREEZE_BIT (1u << 23)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct kuid {
@@ -115,8 +117,9 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 /*
- * A tick of a clock as its program sees it: an ABI (linux/bpf_perf_event.h), and no kernel's type to be found. The registers are
- * struct pt_regs of x86-64, struct user_pt_regs of arm64; only where stacks are unwound, on x86-64, are they looked at.
+ * A tick of a clock as its program sees it: an ABI (linux/bpf_perf_event.h), and no kernel's type
+ * to be found. The registers are struct pt_regs of x86-64, struct user_pt_regs of arm64; only where
+ * stacks are unwound, on x86-64, are they looked at.
  */
 #ifdef __TARGET_ARCH_arm64
 #define TICK_REGS 34

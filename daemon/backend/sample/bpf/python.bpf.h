@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Finds the Python functions of a thread in the memory of its interpreter: the frames of its thread state, which are a list. Included
- * by sched.bpf.c behind unwind.bpf.h, to whose record it adds; the same rules hold. All that is read is the thread's own memory, and
- * where is told by offsets that the daemon has checked.
+ * Finds the Python functions of a thread in the memory of its interpreter: the frames of its thread
+ * state, which are a list. Included by sched.bpf.c behind unwind.bpf.h, to whose record it adds;
+ * the same rules hold. All that is read is the thread's own memory, and where is told by offsets
+ * that the daemon has checked.
  */
 #pragma once
 
@@ -10,7 +11,8 @@
 
 #define MAP_TYPE_LRU_HASH 9
 #define PYTHON_THREADS_STEPS 128
-#define PYTHON_MISSES 16 /* a thread without a state is looked for again after 1, 2, ... so many stacks */
+/* a thread without a state is looked for again after 1, 2, ... so many stacks */
+#define PYTHON_MISSES 16
 #define PYTHON_OWNER_BORDER 3 /* this and higher: no function's frame, but the interpreter's own */
 #define PYTHON_POINTER (~7ULL) /* the lowest bits of one may be a tag */
 #define STR_LENGTH 2 /* words of a string's head */
@@ -35,7 +37,8 @@ struct python_thread {
 	__u64 state; /* 0: it has none, */
 	__u64 newest; /* as long as this is the newest of all; */
 	__u64 cursor; /* or, from here on nobody has looked yet */
-	__u32 misses, patience; /* so many stacks have gone by since; it is looked for again after so many */
+	/* so many stacks have gone by since; it is looked for again after so many */
+	__u32 misses, patience;
 };
 struct {
 	__uint(type, MAP_TYPE_LRU_HASH);
@@ -65,7 +68,8 @@ struct python_state {
 	__u32 tid, tgid, generation;
 	__u32 n, max, why, unnamed, base;
 	__u32 last_id, cpu;
-	__u32 stopped, ended; /* the innermost frame does not run; the last one is the outermost of its call */
+	/* the innermost frame does not run; the last one is the outermost of its call */
+	__u32 stopped, ended;
 	__u64 thread[32]; /* PYTHON_THREAD_BYTES */
 	__u64 fr[16];	  /* PYTHON_FRAME_BYTES */
 	__u64 code[16];	  /* PYTHON_CODE_BYTES */
@@ -107,7 +111,8 @@ inline_ int thread_is(struct python_state *p, __u64 at)
 		p->why = PYTHON_NO_READ;
 		return 0;
 	}
-	return (__u32)word_at(p->thread, p->l.native_id, 31) == p->tid && word_at(p->thread, p->l.interpreter, 31) == p->interpreter;
+	return (__u32)word_at(p->thread, p->l.native_id, 31) == p->tid &&
+	       word_at(p->thread, p->l.interpreter, 31) == p->interpreter;
 }
 
 /* The only interpreter and its newest thread. 0: it is there. */
@@ -122,12 +127,16 @@ __attribute__((noinline)) int python_interpreter(__u32 zero)
 		return py_ends(p, PYTHON_NO_READ);
 	if (!p->interpreter)
 		return py_ends(p, PYTHON_NO_THREAD);
-	if (py_word(p->interpreter + p->l.next_interpreter, &other) || py_word(p->interpreter + p->l.threads, &p->newest))
+	if (py_word(p->interpreter + p->l.next_interpreter, &other) ||
+	    py_word(p->interpreter + p->l.threads, &p->newest))
 		return py_ends(p, PYTHON_NO_READ);
 	return other ? py_ends(p, PYTHON_SUBINTERPRETERS) : 0;
 }
 
-/* Whether the state that was found before still is the thread's: it is in the list of all, and one that is freed is not. */
+/*
+ * Whether the state that was found before still is the thread's: it is in the list of all, and one
+ * that is freed is not.
+ */
 __attribute__((noinline)) int python_still(__u32 zero)
 {
 	struct python_state *p = bpf_map_lookup_elem(&py_states, &zero);
@@ -142,7 +151,10 @@ __attribute__((noinline)) int python_still(__u32 zero)
 	return there == p->found;
 }
 
-/* Looks through all states for the thread's, so many at a time: where there are more, p->cursor is where to go on. */
+/*
+ * Looks through all states for the thread's, so many at a time: where there are more, p->cursor is
+ * where to go on.
+ */
 __attribute__((noinline)) int python_search(__u32 zero)
 {
 	struct python_state *p = bpf_map_lookup_elem(&py_states, &zero);
@@ -155,7 +167,10 @@ __attribute__((noinline)) int python_search(__u32 zero)
 		if (!at)
 			return py_ends(p, PYTHON_NO_THREAD);
 		p->why = PYTHON_COMPLETE;
-		/* That of a thread which is just being started has its maker's number, and nothing in it. */
+		/*
+		 * That of a thread which is just being started has its maker's number, and nothing
+		 * in it.
+		 */
 		if (thread_is(p, at) && word_at(p->thread, p->l.frame, 31)) {
 			p->found = at;
 			return 0;
@@ -193,7 +208,12 @@ __attribute__((noinline)) int python_print(__u64 at)
 		n = bytes < 63 ? bytes : 63;
 		MASK(n, 63);
 		__builtin_memset(p->tail, 0, sizeof(p->tail));
-		if (n && bpf_probe_read_user(p->tail, n, (void *)(at + (STR_IS_ASCII(p->str[STR_STATE]) ? p->l.ascii : p->l.other) + bytes - n)))
+		if (n &&
+		    bpf_probe_read_user(p->tail, n,
+					(void *)(at +
+						 (STR_IS_ASCII(p->str[STR_STATE]) ? p->l.ascii
+										  : p->l.other) +
+						 bytes - n)))
 			return -1;
 		for (int i = 0; i < 8; i++)
 			print = mix(print, ((__u64 *)p->tail)[i]);
@@ -203,7 +223,8 @@ __attribute__((noinline)) int python_print(__u64 at)
 }
 
 /* The text of a string: how many bytes of `room`, -1: none. */
-inline_ int take_text(struct python_state *p, __u64 at, __u8 *to, __u32 room_mask, int from_end, __u8 *kind, __u8 *cut)
+inline_ int take_text(struct python_state *p, __u64 at, __u8 *to, __u32 room_mask, int from_end,
+		      __u8 *kind, __u8 *cut)
 {
 	__u64 bytes, skip = 0, n;
 
@@ -221,12 +242,18 @@ inline_ int take_text(struct python_state *p, __u64 at, __u8 *to, __u32 room_mas
 	}
 	asm volatile("" : "+r"(n));
 	n &= room_mask;
-	if (n && bpf_probe_read_user(to, n, (void *)(at + (STR_IS_ASCII(p->str[STR_STATE]) ? p->l.ascii : p->l.other) + skip)))
+	if (n && bpf_probe_read_user(
+			 to, n,
+			 (void *)(at + (STR_IS_ASCII(p->str[STR_STATE]) ? p->l.ascii : p->l.other) +
+				  skip)))
 		return -1;
 	return (int)n;
 }
 
-/* Whoever makes up functions all the time does not keep the daemon busy with them. Lost counts do not matter. */
+/*
+ * Whoever makes up functions all the time does not keep the daemon busy with them. Lost counts do
+ * not matter.
+ */
 inline_ int may_write(__u32 tgid)
 {
 	struct python_process *process = bpf_map_lookup_elem(&py_processes, &tgid);
@@ -252,20 +279,22 @@ __attribute__((noinline)) int python_write(__u32 zero)
 
 	if (!constants.python || !p || !may_write(p->tgid))
 		return 1;
-	n = take_text(p, word_at(p->code, p->l.name - PYTHON_CODE_AT, 15), p->out.name, PYTHON_NAME_BYTES - 1, 0, &p->out.name_kind,
-		      &p->out.name_cut);
+	n = take_text(p, word_at(p->code, p->l.name - PYTHON_CODE_AT, 15), p->out.name,
+		      PYTHON_NAME_BYTES - 1, 0, &p->out.name_kind, &p->out.name_cut);
 	if (n < 0)
 		return 1;
 	p->out.name_bytes = (__u16)n;
-	n = take_text(p, word_at(p->code, p->l.file - PYTHON_CODE_AT, 15), p->out.file, PYTHON_FILE_BYTES - 1, 1, &p->out.file_kind,
-		      &p->out.file_cut);
+	n = take_text(p, word_at(p->code, p->l.file - PYTHON_CODE_AT, 15), p->out.file,
+		      PYTHON_FILE_BYTES - 1, 1, &p->out.file_kind, &p->out.file_cut);
 	if (n < 0)
 		return 1;
 	p->out.file_bytes = (__u16)n;
 	p->out.pid = p->tgid;
 	p->out.generation = p->generation;
 	p->last_id++;
-	p->out.id = ((__u64)p->cpu << PYTHON_CPU_BITS | (p->last_id & ((1u << PYTHON_CPU_BITS) - 1))) & PYTHON_ID_MASK;
+	p->out.id =
+		((__u64)p->cpu << PYTHON_CPU_BITS | (p->last_id & ((1u << PYTHON_CPU_BITS) - 1))) &
+		PYTHON_ID_MASK;
 	return bpf_ringbuf_output(&py_functions, &p->out, sizeof(p->out), 0) != 0;
 }
 
@@ -280,11 +309,13 @@ __attribute__((noinline)) int python_number(__u32 zero)
 	if (!constants.python || !p)
 		return 1;
 	p->out.id = 0;
-	if (!p->out.code || bpf_probe_read_user(p->code, PYTHON_CODE_BYTES, (void *)(p->out.code + PYTHON_CODE_AT)))
+	if (!p->out.code ||
+	    bpf_probe_read_user(p->code, PYTHON_CODE_BYTES, (void *)(p->out.code + PYTHON_CODE_AT)))
 		return 1;
 	word = word_at(p->code, p->l.line - PYTHON_CODE_AT, 15);
 	p->out.line = (__u32)(p->l.line & 4 ? word >> 32 : word);
-	now.print = mix(word_at(p->code, p->l.name - PYTHON_CODE_AT, 15), word_at(p->code, p->l.file - PYTHON_CODE_AT, 15));
+	now.print = mix(word_at(p->code, p->l.name - PYTHON_CODE_AT, 15),
+			word_at(p->code, p->l.file - PYTHON_CODE_AT, 15));
 	now.print = mix(now.print, p->out.line);
 	word = 0;
 	if (p->l.version != PYTHON_NONE) {
@@ -330,7 +361,10 @@ __attribute__((noinline)) int python_step(__u32 zero)
 
 	if (!constants.python || !p || !s)
 		return 1;
-	/* Only a call of the loop has no caller: a generator's frame that is being taken out has none any more. */
+	/*
+	 * Only a call of the loop has no caller: a generator's frame that is being taken out has
+	 * none any more.
+	 */
 	if (!p->frame)
 		return py_ends(p, p->ended ? PYTHON_COMPLETE : PYTHON_BETWEEN);
 	if (p->n >= p->max)
@@ -349,7 +383,8 @@ __attribute__((noinline)) int python_step(__u32 zero)
 		if (python_number(0))
 			p->unnamed++;
 		word = p->out.id;
-		if (p->l.is_entry != PYTHON_NONE && (word_at(p->fr, p->l.is_entry, 15) >> (p->l.is_entry & 7) * 8 & 1))
+		if (p->l.is_entry != PYTHON_NONE &&
+		    (word_at(p->fr, p->l.is_entry, 15) >> (p->l.is_entry & 7) * 8 & 1))
 			word |= PYTHON_ENTRY;
 	}
 	p->ended = (word & PYTHON_ENTRY) != 0;
@@ -375,7 +410,8 @@ inline_ int find_thread(struct python_state *p)
 		p->found = known->state;
 		if (python_still(0))
 			return 0;
-	} else if (known && !known->cursor && known->newest == p->newest && known->misses < known->patience) {
+	} else if (known && !known->cursor && known->newest == p->newest &&
+		   known->misses < known->patience) {
 		known->misses++;
 		return py_ends(p, PYTHON_NO_THREAD);
 	}
@@ -392,8 +428,12 @@ inline_ int find_thread(struct python_state *p)
 	now.state = p->found;
 	now.newest = p->newest;
 	now.cursor = !p->found && p->why == PYTHON_CROWDED ? p->cursor : 0;
-	/* Its state may be the newest already, and become its own now: 3.13 makes it before the thread. */
-	now.patience = known && known->newest == p->newest && known->patience ? known->patience * 2 : 1;
+	/*
+	 * Its state may be the newest already, and become its own now: 3.13 makes it before the
+	 * thread.
+	 */
+	now.patience = known && known->newest == p->newest && known->patience ? known->patience * 2
+									      : 1;
 	if (now.patience > PYTHON_MISSES)
 		now.patience = PYTHON_MISSES;
 	bpf_map_update_elem(&py_threads, &key, &now, UPDATE_ANY);
@@ -405,7 +445,8 @@ inline_ int python_walk(struct python_state *p)
 	if (find_thread(p))
 		return 1;
 	p->frame = word_at(p->thread, p->l.frame, 31);
-	if (p->l.frame_within != PYTHON_NONE && p->frame && py_word(p->frame + p->l.frame_within, &p->frame))
+	if (p->l.frame_within != PYTHON_NONE && p->frame &&
+	    py_word(p->frame + p->l.frame_within, &p->frame))
 		return py_ends(p, PYTHON_NO_READ);
 	p->why = PYTHON_DEEP;
 	for (int i = 0; i < PYTHON_FRAMES_MAX + 1; i++)
@@ -417,13 +458,16 @@ inline_ int python_walk(struct python_state *p)
 /* 0: it does not run Python. */
 inline_ struct python_process *python_process_of(__u32 tgid)
 {
-	struct python_process *process = constants.python && is_used(FILTER_USE_PYTHON) ? bpf_map_lookup_elem(&py_processes, &tgid) : 0;
+	struct python_process *process = constants.python && is_used(FILTER_USE_PYTHON)
+						 ? bpf_map_lookup_elem(&py_processes, &tgid)
+						 : 0;
 
 	return process && process->runtime ? process : 0;
 }
 
 /* Adds the frames of Python's functions to a stack that has been unwound. */
-inline_ void python_frames(struct unwind_state *s, const struct task_struct *task, __u32 tgid, __u32 max)
+inline_ void python_frames(struct unwind_state *s, const struct task_struct *task, __u32 tgid,
+			   __u32 max)
 {
 	__u32 zero = 0, why;
 	struct python_process *process;
@@ -455,8 +499,11 @@ inline_ void python_frames(struct unwind_state *s, const struct task_struct *tas
 	if (why >= PYTHON_WHYS)
 		return;
 	MASK(at, 127);
-	s->out.addrs[at] = PYTHON_HEAD_WORD(why, p->n) | (s->why == UNWIND_DEEP ? PYTHON_NATIVE_CUT : 0) |
-			(p->stopped ? PYTHON_STOPPED : p->n && p->l.top != PYTHON_NONE ? PYTHON_RUNS : 0);
+	s->out.addrs[at] = PYTHON_HEAD_WORD(why, p->n) |
+			   (s->why == UNWIND_DEEP ? PYTHON_NATIVE_CUT : 0) |
+			   (p->stopped                        ? PYTHON_STOPPED
+			    : p->n && p->l.top != PYTHON_NONE ? PYTHON_RUNS
+							      : 0);
 	s->n_python = p->n + 1;
 	__sync_fetch_and_add(&process->whys[why], 1);
 	if (p->unnamed)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The maps by which the programs find the frames of Python's functions (python.bpf.h), shared with the daemon (python.c). */
+/*
+ * The maps by which the programs find the frames of Python's functions (python.bpf.h), shared with
+ * the daemon (python.c).
+ */
 #pragma once
 
 #include "common/bundle/python.h"
@@ -14,7 +17,8 @@
 /* Of a thread group, in the numbers of the daemon's namespace. */
 struct python_process {
 	schedev_u64 runtime; /* where the interpreter's state is */
-	schedev_u32 generation; /* of the program in it: what was found in another one's memory is not believed */
+	/* of the program in it: what was found in another one's memory is not believed */
+	schedev_u32 generation;
 	schedev_u32 unnamed; /* frames whose function could not be read, or found no room */
 	schedev_u32 whys[PYTHON_WHYS];
 	schedev_u64 second;	/* of the last function that was written down */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rings for records without a stack (struct filter_ring). Included by sched.bpf.c, whose declarations it uses.
+ * The rings for records without a stack (struct filter_ring). Included by sched.bpf.c, whose
+ * declarations it uses.
  */
 #pragma once
 
@@ -52,8 +53,9 @@ static __attribute__((always_inline)) int ring_put(__u32 group, const struct fil
 }
 
 /*
- * That record to the rings of the groups in `mask`, of those in `waits`: struct filter_entry. Returns who has got it, the others have none.
- * A function of its own, which the verifier checks once.
+ * That record to the rings of the groups in `mask`, of those in `waits`: struct filter_entry.
+ * Returns who has got it, the others have none. A function of its own, which the verifier checks
+ * once.
  */
 __attribute__((noinline)) int ring_emit(__u64 waits, __u32 mask)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What happens at a context switch, a wake-up, a fork, a tick of the sampling clock and before a freeze, for the
- * threads that somebody records, and what those that sleep are in. Owns nothing: filters come from the daemon, records go to the
- * output events of the groups, and a cpu on which a target runs again after a pause is reported through
- * `wake`.
+ * What happens at a context switch, a wake-up, a fork, a tick of the sampling clock and before a
+ * freeze, for the threads that somebody records, and what those that sleep are in. Owns nothing:
+ * filters come from the daemon, records go to the output events of the groups, and a cpu on which a
+ * target runs again after a pause is reported through `wake`.
  *
  * Works with clang 14; a loop or a call that an old verifier might not like is avoided.
  */
@@ -99,17 +99,20 @@ static __attribute__((always_inline)) struct filter_entry *filter_find(__u32 tgi
 }
 
 /* The same where that of another thread is known: mostly both are of one process. */
-static __attribute__((always_inline)) struct filter_entry *filter_find_beside(__u32 tgid, __u32 tid, struct filter_entry *e, __u32 its_tgid,
-									      __u32 its_tid)
+static __attribute__((always_inline)) struct filter_entry *
+filter_find_beside(__u32 tgid, __u32 tid, struct filter_entry *e, __u32 its_tgid, __u32 its_tid)
 {
 	if (tid && its_tid && tgid == its_tgid && !is_used(FILTER_USE_THREADS))
 		return e;
 	return filter_find(tgid, tid);
 }
 
-/* The stack of `task` is unwound, for the groups of `e` that want that; NULL: it is to be copied, or found by frame pointers. */
-static __attribute__((always_inline)) struct unwind_state *unwind_for(const struct filter_entry *e, struct task_struct *task, __u32 tgid,
-								      __u32 *mask)
+/*
+ * The stack of `task` is unwound, for the groups of `e` that want that; NULL: it is to be copied,
+ * or found by frame pointers.
+ */
+static __attribute__((always_inline)) struct unwind_state *
+unwind_for(const struct filter_entry *e, struct task_struct *task, __u32 tgid, __u32 *mask)
 {
 	struct unwind_state *s;
 
@@ -123,16 +126,20 @@ static __attribute__((always_inline)) struct unwind_state *unwind_for(const stru
 }
 
 /*
- * The event of who leaves a CPU. Who takes the stacks of waits later gets it without, if the stack can be kept. Returns the time for who
- * comes to it: that of the switch, or, if a record of this one has taken the time when it was written, one behind that.
+ * The event of who leaves a CPU. Who takes the stacks of waits later gets it without, if the stack
+ * can be kept. Returns the time for who comes to it: that of the switch, or, if a record of this
+ * one has taken the time when it was written, one behind that.
  */
-static __attribute__((always_inline)) __u64 emit_out(void *ctx, const struct filter_entry *e, struct task_struct *task, __u32 tgid,
-						    struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now)
+static __attribute__((always_inline)) __u64 emit_out(void *ctx, const struct filter_entry *e,
+						     struct task_struct *task, __u32 tgid,
+						     struct tracerd_sched_event *ev,
+						     struct filter_cpu *c, __u64 now)
 {
 	__u32 later = is_in_exec(task) ? 0 : e->later & ~(__u32)e->no_stacks, mask = 0;
 	/* Nobody may want it now. */
-	const int again = later && later == (e->unwind & ~(__u32)e->no_stacks) && task->mm && !(task->flags & PF_EXITING) &&
-			  !python_process_of(tgid) && kept_again(tgid, 0);
+	const int again = later && later == (e->unwind & ~(__u32)e->no_stacks) && task->mm &&
+			  !(task->flags & PF_EXITING) && !python_process_of(tgid) &&
+			  kept_again(tgid, 0);
 	struct unwind_state *s = again ? 0 : unwind_for(e, task, tgid, &mask);
 
 	/* Where it could not be unwound those who copy it do so now. */
@@ -140,7 +147,8 @@ static __attribute__((always_inline)) __u64 emit_out(void *ctx, const struct fil
 		later &= s ? mask : ~(__u32)e->unwind;
 	if (!e->later || !kept_begin(ctx, task, again, s, later, ev, now))
 		later = 0;
-	emit_goroutine(ctx, e, goroutine_of(task, tgid), ev, c, 0, later | (plain_of(e, task) & ~mask), now);
+	emit_goroutine(ctx, e, goroutine_of(task, tgid), ev, c, 0,
+		       later | (plain_of(e, task) & ~mask), now);
 	if (later) {
 		ev->flags |= SCHEDEV_STACK_LATER;
 		emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, ~later, 0, EVERY_GROUP, now);
@@ -151,10 +159,11 @@ static __attribute__((always_inline)) __u64 emit_out(void *ctx, const struct fil
 }
 
 /*
- * The stack that was kept, and behind it what in the kernel had the thread wait: it has not run since, so that is still there. NULL: it
- * cannot be had.
+ * The stack that was kept, and behind it what in the kernel had the thread wait: it has not run
+ * since, so that is still there. NULL: it cannot be had.
  */
-static __attribute__((always_inline)) struct unwind_state *with_kernel(const struct filter_kept *k, struct task_struct *task)
+static __attribute__((always_inline)) struct unwind_state *with_kernel(const struct filter_kept *k,
+								       struct task_struct *task)
 {
 	__u32 zero = 0;
 	struct unwind_state *s = bpf_map_lookup_elem(&uw_states, &zero);
@@ -175,18 +184,23 @@ static __attribute__((always_inline)) struct unwind_state *with_kernel(const str
 }
 
 /*
- * Of who comes to it: with the stack of the wait that ends, where it was a long one. That is for those to whom it was promised when the
- * wait began, whatever else is wanted now; and it has ended for all.
+ * Of who comes to it: with the stack of the wait that ends, where it was a long one. That is for
+ * those to whom it was promised when the wait began, whatever else is wanted now; and it has ended
+ * for all.
  */
-static __attribute__((always_inline)) void emit_in(void *ctx, const struct filter_entry *e, struct task_struct *task,
-						   struct tracerd_sched_event *ev, struct filter_cpu *c, __u64 now, __u64 in_ns)
+static __attribute__((always_inline)) void emit_in(void *ctx, const struct filter_entry *e,
+						   struct task_struct *task,
+						   struct tracerd_sched_event *ev,
+						   struct filter_cpu *c, __u64 now, __u64 in_ns)
 {
 	__u32 pid = (__u32)task->pid, done = 0;
 	struct filter_kept *k = bpf_map_lookup_elem(&kept, &pid);
 
 	if (k) {
 		const __u32 later = k->later;
-		const __u32 kernel = constants.unwind && !(k->ev.flags & SCHEDEV_PREEMPT) ? e->kernel & later : 0;
+		const __u32 kernel = constants.unwind && !(k->ev.flags & SCHEDEV_PREEMPT)
+					     ? e->kernel & later
+					     : 0;
 		const __u64 ns = kept_end(k, task, now);
 
 		if (ns && (ns >= (__u64)e->wait_min_us * 1000 || (later & ~(__u32)e->later))) {
@@ -207,7 +221,8 @@ static __attribute__((always_inline)) void emit_in(void *ctx, const struct filte
 	emit(ctx, e, FILTER_OUTPUT_PLAIN, ev, c, done, 0, EVERY_GROUP, in_ns);
 }
 
-static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev, const struct task_struct *other)
+static __attribute__((always_inline)) void other_fill(struct tracerd_sched_event *ev,
+						      const struct task_struct *other)
 {
 	const __u64 *comm;
 	__u64 words[2];
@@ -278,7 +293,8 @@ int on_switch(__u64 *ctx)
 		ev.kind = SCHEDEV_OUT;
 		ev.state = task_state_abi(prev, state);
 		if ((ctx[0] & 1) || !state) {
-			ev.flags = is_throttled(prev) ? SCHEDEV_PREEMPT | SCHEDEV_THROTTLED : SCHEDEV_PREEMPT;
+			ev.flags = is_throttled(prev) ? SCHEDEV_PREEMPT | SCHEDEV_THROTTLED
+						      : SCHEDEV_PREEMPT;
 			ev.state = 0;
 		} else {
 			ev.call = call_of(prev);
@@ -311,7 +327,8 @@ int on_switch(__u64 *ctx)
 static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_struct *waker)
 {
 	if (!waker->pid)
-		return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ; /* the idle task wakes nobody by itself */
+		/* the idle task wakes nobody by itself */
+		return SCHEDEV_IRQ_KNOWN | SCHEDEV_IN_IRQ;
 #ifdef __TARGET_ARCH_x86
 	{
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs((void *)waker);
@@ -328,7 +345,8 @@ static __attribute__((always_inline)) __u16 irq_flags(void *ctx, struct task_str
 }
 
 /* Which groups want no stack of who wakes `task`: the wait is a short one, or begins only. */
-static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entry *e, const struct task_struct *task, __u64 now)
+static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entry *e,
+							const struct task_struct *task, __u64 now)
 {
 	__u32 pid = (__u32)task->pid;
 	struct filter_kept *k = e->later ? bpf_map_lookup_elem(&kept, &pid) : 0;
@@ -339,18 +357,21 @@ static __attribute__((always_inline)) __u32 wakes_early(const struct filter_entr
 }
 
 /*
- * The event of a wait that `waker`, the current task, of process `tgid`, ends, with its stack, to the groups that are not in `early`, which
- * have it.
+ * The event of a wait that `waker`, the current task, of process `tgid`, ends, with its stack, to
+ * the groups that are not in `early`, which have it.
  */
-static __attribute__((always_inline)) void emit_waker(void *ctx, const struct filter_entry *e, struct task_struct *waker, __u32 tgid,
-						      struct tracerd_sched_event *ev, struct filter_cpu *c, __u32 early, __u64 now)
+static __attribute__((always_inline)) void emit_waker(void *ctx, const struct filter_entry *e,
+						      struct task_struct *waker, __u32 tgid,
+						      struct tracerd_sched_event *ev,
+						      struct filter_cpu *c, __u32 early, __u64 now)
 {
 	const __u32 plain = plain_of(e, waker);
 	__u32 mask = e->unwind & ~(__u32)e->no_stacks, pid = (__u32)waker->pid;
 	struct unwind_state *s = 0;
 	struct filter_kept *k = 0;
 
-	if (mask && waker->mm && !is_in_exec(waker) && !python_process_of(tgid) && kept_again(tgid, 1))
+	if (mask && waker->mm && !is_in_exec(waker) && !python_process_of(tgid) &&
+	    kept_again(tgid, 1))
 		k = bpf_map_lookup_elem(&woke, &pid);
 	if (k) {
 		k->ev = *ev;
@@ -395,7 +416,8 @@ int on_waking(__u64 *ctx)
 	if (!c)
 		return 0;
 	/* An interrupt's "waker" is whoever it interrupted: his stack says nothing. */
-	if (!(ev.flags & SCHEDEV_IN_IRQ) && filter_find_beside(ev.other_pid, ev.other_tid, e, ev.pid, ev.tid)) {
+	if (!(ev.flags & SCHEDEV_IN_IRQ) &&
+	    filter_find_beside(ev.other_pid, ev.other_tid, e, ev.pid, ev.tid)) {
 		const __u32 early = wakes_early(e, wakee, now);
 
 		if (early)
@@ -440,7 +462,8 @@ int on_fork(__u64 *ctx)
 	bpf_map_update_elem(&tgids, &to, &copy, UPDATE_ANY);
 	/* It has the same mappings until the daemon knows of it. */
 	if (e->unwind) {
-		struct unwind_process *process = bpf_map_lookup_elem(&uw_processes, &from), its = {0};
+		struct unwind_process *process = bpf_map_lookup_elem(&uw_processes, &from),
+				      its = {0};
 
 		if (process) {
 			its.first = process->first;
@@ -457,11 +480,12 @@ int on_fork(__u64 *ctx)
 }
 
 /*
- * Instead of the sample, a record with the stack of the thread that was interrupted, or with none, see plain_of(). False: the sample
- * is it.
+ * Instead of the sample, a record with the stack of the thread that was interrupted, or with none,
+ * see plain_of(). False: the sample is it.
  */
-static __attribute__((always_inline)) int clock_record(struct clock_tick *ctx, const struct filter_entry *e, __u32 mask, __u32 cpu,
-						       struct filter_cpu *c)
+static __attribute__((always_inline)) int clock_record(struct clock_tick *ctx,
+						       const struct filter_entry *e, __u32 mask,
+						       __u32 cpu, struct filter_cpu *c)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	const __u64 ip = ctx->regs[TICK_IP];
@@ -491,8 +515,10 @@ static __attribute__((always_inline)) int clock_record(struct clock_tick *ctx, c
 }
 
 /* A tick's goroutine, for the groups in `mask`. */
-static __attribute__((always_inline)) void clock_goroutine(void *ctx, const struct filter_entry *e, const struct task_struct *task, __u32 mask,
-							   __u32 cpu, struct filter_cpu *c)
+static __attribute__((always_inline)) void clock_goroutine(void *ctx, const struct filter_entry *e,
+							   const struct task_struct *task,
+							   __u32 mask, __u32 cpu,
+							   struct filter_cpu *c)
 {
 	struct tracerd_sched_event ev;
 
@@ -505,7 +531,8 @@ static __attribute__((always_inline)) void clock_goroutine(void *ctx, const stru
 }
 
 /* Which of the entry's groups has the clock that ticks: a bit, or 0. */
-static __attribute__((always_inline)) __u32 clock_group(const struct filter_entry *e, const struct clock_tick *ctx)
+static __attribute__((always_inline)) __u32 clock_group(const struct filter_entry *e,
+							const struct clock_tick *ctx)
 {
 	const __u32 group = FILTER_CLOCK_GROUP(ctx->sample_period);
 	__u32 found = 0;
@@ -518,8 +545,8 @@ static __attribute__((always_inline)) __u32 clock_group(const struct filter_entr
 }
 
 /*
- * A tick of a machine-wide clock: one of a thread of the group's own passes. 0 drops the sample before anything of it is
- * collected.
+ * A tick of a machine-wide clock: one of a thread of the group's own passes. 0 drops the sample
+ * before anything of it is collected.
  */
 SEC("perf_event")
 int on_clock(struct clock_tick *ctx)
@@ -564,8 +591,8 @@ int on_own_clock(struct clock_tick *ctx)
 }
 
 /*
- * Another program is in the process's memory: what was mapped before is no more. It begins in user space after this, and the
- * daemon hears of its mappings later.
+ * Another program is in the process's memory: what was mapped before is no more. It begins in user
+ * space after this, and the daemon hears of its mappings later.
  */
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
@@ -602,7 +629,10 @@ int on_exit(__u64 *ctx)
 	return 0;
 }
 
-/* Attached to nothing: the daemon has it run on a CPU (BPF_PROG_TEST_RUN), as an interrupt of what runs there. */
+/*
+ * Attached to nothing: the daemon has it run on a CPU (BPF_PROG_TEST_RUN), as an interrupt of what
+ * runs there.
+ */
 SEC("raw_tp/tracerd_stack")
 int on_stack(void *ctx)
 {
@@ -625,8 +655,9 @@ int on_stack(void *ctx)
 }
 
 /*
- * The threads that sleep, of those that somebody records, when the daemon reads the iterator. Who sleeps is in the kernel, and
- * the registers with which it went there are on its stack; nothing is stopped.
+ * The threads that sleep, of those that somebody records, when the daemon reads the iterator. Who
+ * sleeps is in the kernel, and the registers with which it went there are on its stack; nothing is
+ * stopped.
  */
 SEC("iter/task")
 int on_task(struct bpf_iter__task *ctx)
@@ -652,7 +683,8 @@ int on_task(struct bpf_iter__task *ctx)
 	out.call = call_of(task);
 	if (SCHEDEV_CALL_HAS_FD(out.call))
 		out.flags = file_kind(task, (out.call >> SCHEDEV_CALL_BITS) - 1);
-	if (bpf_probe_read_kernel(out.regs, sizeof(out.regs), (void *)bpf_task_pt_regs((void *)task)) < 0)
+	if (bpf_probe_read_kernel(out.regs, sizeof(out.regs),
+				  (void *)bpf_task_pt_regs((void *)task)) < 0)
 		return 0;
 	if (constants.unwind && e->kernel) {
 		const long bytes = bpf_get_task_stack(task, out.kernel, sizeof(out.kernel), 0);

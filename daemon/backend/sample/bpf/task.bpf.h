@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a task is: its numbers, its state, the system call that it is in, and what the descriptor of that is. Included by sched.bpf.c, whose
- * declarations it uses.
+ * What a task is: its numbers, its state, the system call that it is in, and what the descriptor of
+ * that is. Included by sched.bpf.c, whose declarations it uses.
  */
 #pragma once
 
@@ -19,9 +19,10 @@ static __attribute__((always_inline)) __u64 address_of(const void *pointer)
 }
 
 /*
- * The number that a thread, by its address, has in the daemon's pid namespace (a container's): what /proc and the
- * other records tell it. 0 if it has none there, or lost it by dying. Its own namespace is the
- * likely one, a few levels up are tried. A function of its own, which the verifier checks once.
+ * The number that a thread, by its address, has in the daemon's pid namespace (a container's): what
+ * /proc and the other records tell it. 0 if it has none there, or lost it by dying. Its own
+ * namespace is the likely one, a few levels up are tried. A function of its own, which the verifier
+ * checks once.
  */
 __attribute__((noinline)) __u32 ns_number(__u64 task)
 {
@@ -40,8 +41,10 @@ __attribute__((noinline)) __u32 ns_number(__u64 task)
 		if (i > level)
 			break;
 		bpf_probe_read_kernel(&number, sizeof(number),
-				      (void *)(pid + FIELD(pid, numbers) + (__u64)(level - i) * sizeof(number)));
-		bpf_probe_read_kernel(&inum, sizeof(inum), (void *)((__u64)number.ns + FIELD(pid_namespace, ns.inum)));
+				      (void *)(pid + FIELD(pid, numbers) +
+					       (__u64)(level - i) * sizeof(number)));
+		bpf_probe_read_kernel(&inum, sizeof(inum),
+				      (void *)((__u64)number.ns + FIELD(pid_namespace, ns.inum)));
 		if (inum == constants.pidns)
 			return (__u32)number.nr;
 	}
@@ -69,14 +72,16 @@ static __attribute__((always_inline)) __u32 own_tid(const struct task_struct *ta
 	if (!pid)
 		return 0;
 	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + FIELD(pid, level)));
-	bpf_probe_read_kernel(&number, sizeof(number), (void *)(pid + FIELD(pid, numbers) + (__u64)level * sizeof(number)));
+	bpf_probe_read_kernel(&number, sizeof(number),
+			      (void *)(pid + FIELD(pid, numbers) + (__u64)level * sizeof(number)));
 	return (__u32)number.nr;
 }
 
 /*
- * Whether the task, the current one or the one that leaves, is within an exec: its memory is the new program's, which is being mapped, its
- * registers are those with which the old one called. By these a function of the new program would be where nobody is. The kernel notes
- * where the code is when it has mapped all, less than a microsecond before it sets the registers.
+ * Whether the task, the current one or the one that leaves, is within an exec: its memory is the
+ * new program's, which is being mapped, its registers are those with which the old one called. By
+ * these a function of the new program would be where nobody is. The kernel notes where the code is
+ * when it has mapped all, less than a microsecond before it sets the registers.
  */
 static __attribute__((always_inline)) int is_in_exec(const struct task_struct *task)
 {
@@ -100,7 +105,8 @@ static __attribute__((always_inline)) __u32 state_abi(__u32 state)
 }
 
 /* The same of a task; who is frozen by cgroup sleeps in no system call, but is stopped. */
-static __attribute__((always_inline)) __u32 task_state_abi(const struct task_struct *task, __u32 state)
+static __attribute__((always_inline)) __u32 task_state_abi(const struct task_struct *task,
+							   __u32 state)
 {
 	if ((state & SCHEDEV_STATE_INTERRUPTIBLE) && (task->jobctl & JOBCTL_TRAP_FREEZE_BIT))
 		return SCHEDEV_STATE_STOPPED;
@@ -108,8 +114,9 @@ static __attribute__((always_inline)) __u32 task_state_abi(const struct task_str
 }
 
 /*
- * Whether the task, which leaves though it could run on, may not: its cgroup, or one above, has used up its CPU quota. The kernel holds up
- * each task of it by itself, at its way back to its program; before 6.18 all that are on a CPU, by what they wait in.
+ * Whether the task, which leaves though it could run on, may not: its cgroup, or one above, has
+ * used up its CPU quota. The kernel holds up each task of it by itself, at its way back to its
+ * program; before 6.18 all that are on a CPU, by what they wait in.
  */
 static __attribute__((always_inline)) int is_throttled(const struct task_struct *task)
 {
@@ -120,7 +127,8 @@ static __attribute__((always_inline)) int is_throttled(const struct task_struct 
 		return 0;
 	if (bpf_core_field_exists(task->throttled))
 		return task->throttled;
-	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
+	if (!bpf_core_field_exists(task->se.cfs_rq) ||
+	    !bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
 		return 0;
 	rq = task->se.cfs_rq;
 	return rq && rq->throttle_count > 0;
@@ -139,16 +147,21 @@ static __attribute__((always_inline)) __u16 file_kind(const struct task_struct *
 	table = task->files->fdt;
 	if (fd >= table->max_fds)
 		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), (void *)((__u64)table->fd + (__u64)fd * sizeof(file)));
+	bpf_probe_read_kernel(&file, sizeof(file),
+			      (void *)((__u64)table->fd + (__u64)fd * sizeof(file)));
 	if (!file)
 		return 0;
 	bpf_probe_read_kernel(&inode, sizeof(inode), (void *)((__u64)file + FIELD(file, f_inode)));
-	if (!inode || bpf_probe_read_kernel(&mode, sizeof(mode), (void *)((__u64)inode + FIELD(inode, i_mode))) < 0)
+	if (!inode || bpf_probe_read_kernel(&mode, sizeof(mode),
+					    (void *)((__u64)inode + FIELD(inode, i_mode))) < 0)
 		return 0;
 	return SCHEDEV_FILE_KNOWN | (__u16)((mode >> 12 & SCHEDEV_FILE_MASK) << SCHEDEV_FILE_SHIFT);
 }
 
-/* Of a task that goes to sleep, in whose saved registers the system call is. An exception has none, nor has a kernel's thread. */
+/*
+ * Of a task that goes to sleep, in whose saved registers the system call is. An exception has none,
+ * nor has a kernel's thread.
+ */
 static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
 {
 #ifdef __TARGET_ARCH_x86
@@ -158,7 +171,8 @@ static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		return 0;
 	/* That of a 32-bit program has other numbers. */
-	if (!bpf_core_field_exists(task->thread_info.status) || (task->thread_info.status & TS_COMPAT))
+	if (!bpf_core_field_exists(task->thread_info.status) ||
+	    (task->thread_info.status & TS_COMPAT))
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs((void *)task);
 	number = regs->orig_ax;
@@ -167,7 +181,8 @@ static __attribute__((always_inline)) __u32 call_of(struct task_struct *task)
 		arg = SCHEDEV_FUTEX_KEY(arg);
 	if (number >= SCHEDEV_CALL_MASK)
 		return 0;
-	return (__u32)(number + 1) | (arg <= SCHEDEV_CALL_ARG_MAX ? (__u32)(arg + 1) << SCHEDEV_CALL_BITS : 0);
+	return (__u32)(number + 1) |
+	       (arg <= SCHEDEV_CALL_ARG_MAX ? (__u32)(arg + 1) << SCHEDEV_CALL_BITS : 0);
 #else
 	return 0;
 #endif

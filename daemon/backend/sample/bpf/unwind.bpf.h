@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Unwinds the user stack of a thread by the tables that the daemon has loaded. Included by sched.bpf.c, whose declarations of
- * the kernel's types it uses.
+ * Unwinds the user stack of a thread by the tables that the daemon has loaded. Included by
+ * sched.bpf.c, whose declarations of the kernel's types it uses.
  *
- * Each frame is a call of a global function, which the verifier checks once, whatever the number of frames: no bpf_loop()
- * (5.17), no tail calls. The frames of all functions that call each other must fit into 512 bytes, so what is large
- * lies in a map. All that call it have interrupts off.
+ * Each frame is a call of a global function, which the verifier checks once, whatever the number of
+ * frames: no bpf_loop() (5.17), no tail calls. The frames of all functions that call each other
+ * must fit into 512 bytes, so what is large lies in a map. All that call it have interrupts off.
  */
 #pragma once
 
@@ -15,7 +15,9 @@
 #define CODE_64_CS 0x33
 #define USER_HALF (1ULL << 47)
 #define NOWHERE (~0ULL - UNWIND_WINDOW)
-/* Stack words come from a copy of this much: one read of many costs hardly more than one of a word. */
+/*
+ * Stack words come from a copy of this much: one read of many costs hardly more than one of a word.
+ */
 #define UNWIND_WINDOW 1024
 #define FP_REACH (1u << 20)
 #define FRAME_WORDS 512		 /* more of a function without a table are not looked through */
@@ -73,8 +75,8 @@ struct {
 } uw_processes SEC(".maps");
 
 /*
- * Rules that were found lately, by address: waits come from few places. The generation is of one version of one process's list
- * of mappings, so that nothing must be forgotten when a list changes.
+ * Rules that were found lately, by address: waits come from few places. The generation is of one
+ * version of one process's list of mappings, so that nothing must be forgotten when a list changes.
  */
 struct unwind_cached {
 	__u64 pc;
@@ -92,7 +94,9 @@ struct {
 	__type(value, struct unwind_cache);
 } uw_caches SEC(".maps");
 
-/* The record as it is put out: addresses behind the event, and behind them what python.bpf.h adds. */
+/*
+ * The record as it is put out: addresses behind the event, and behind them what python.bpf.h adds.
+ */
 #define UNWIND_WORDS 512
 struct unwind_record {
 	struct tracerd_sched_event ev;
@@ -106,14 +110,16 @@ struct unwind_state {
 	__u32 exact;	 /* pc is where it runs, not a return address */
 	__u32 n, max, why, n_python;
 	__u32 first, n_mappings, generation, frame_pointers;
-	__u32 unproved; /* pc was found by a frame pointer, and has still to be where may be returned to */
+	/* pc was found by a frame pointer, and has still to be where may be returned to */
+	__u32 unproved;
 	__u32 hotspot;
 	__u64 made_start, made_end;
 	__u64 gap_start, gap_end; /* no mapping is in it */
 	__u64 code;		  /* bytes of it */
 	struct unwind_mapping m;
 	__u64 begin_sp;
-	__u32 proved; /* it is the stack as long as the registers and these words are what they are */
+	/* it is the stack as long as the registers and these words are what they are */
+	__u32 proved;
 	__u32 n_words, span;
 	__u16 word_at[FILTER_KEPT_WORDS];
 	__u64 words[FILTER_KEPT_WORDS];
@@ -233,7 +239,9 @@ inline_ struct unwind_rule *find_rule(struct unwind_state *s, __u64 pc)
 	lo = page->first;
 	hi = lo + page->n;
 	key = UNWIND_ROW(vaddr & ((1u << UNWIND_PAGE_BITS) - 1), (1u << UNWIND_RULE_BITS) - 1);
-	/* The last row that does not begin behind the address: the first one of a page never does. */
+	/*
+	 * The last row that does not begin behind the address: the first one of a page never does.
+	 */
 	for (int i = 0; i < UNWIND_PAGE_BITS + 1; i++) {
 		__u32 mid = (lo + hi) / 2;
 
@@ -267,7 +275,8 @@ inline_ struct unwind_cached *known_at(struct unwind_state *s, __u64 pc)
 	if (!find_mapping(s, pc))
 		return &cache->e[at];
 	if (UNWIND_IS_MADE(&s->m)) {
-		cache->e[at].rule.kind_reg = s->m.page0 == UNWIND_MADE ? KIND_MADE : KIND_MADE_HOTSPOT;
+		cache->e[at].rule.kind_reg = s->m.page0 == UNWIND_MADE ? KIND_MADE
+								       : KIND_MADE_HOTSPOT;
 		cache->e[at].found = 1;
 		return &cache->e[at];
 	}
@@ -301,7 +310,10 @@ inline_ __u32 code_byte(__u64 code, __u32 before)
 	return (__u32)(code >> (64 - 8 * before)) & 0xff;
 }
 
-/* Whether that many bytes before an address are a call of what a register says. `code`: the 8 bytes before it. */
+/*
+ * Whether that many bytes before an address are a call of what a register says. `code`: the 8 bytes
+ * before it.
+ */
 inline_ int is_indirect_call(__u64 code, __u32 length)
 {
 	const __u32 modrm = code_byte(code, length - 1), mod = modrm >> 6, rm = modrm & 7;
@@ -313,14 +325,15 @@ inline_ int is_indirect_call(__u64 code, __u32 length)
 		is++;
 	if (mod == 1)
 		is++;
-	else if (mod == 2 || (mod == 0 && rm == 5) || (is == 3 && mod == 0 && length == 7 && (code_byte(code, 5) & 7) == 5))
+	else if (mod == 2 || (mod == 0 && rm == 5) ||
+		 (is == 3 && mod == 0 && length == 7 && (code_byte(code, 5) & 7) == 5))
 		is += 4;
 	return is == length;
 }
 
 /*
- * Whether this address may be returned to: code of the thread calls just before it. HotSpot's interpreter calls by a jump, and has
- * functions return to any place that it likes.
+ * Whether this address may be returned to: code of the thread calls just before it. HotSpot's
+ * interpreter calls by a jump, and has functions return to any place that it likes.
  */
 __attribute__((noinline)) int unwind_is_return(__u64 pc)
 {
@@ -338,15 +351,18 @@ __attribute__((noinline)) int unwind_is_return(__u64 pc)
 	if (s->hotspot && pc >= s->made_start && pc < s->made_end)
 		return 1;
 	code = s->code;
-	return code_byte(code, 5) == 0xe8 || is_indirect_call(code, 2) || is_indirect_call(code, 3) || is_indirect_call(code, 4) ||
+	return code_byte(code, 5) == 0xe8 || is_indirect_call(code, 2) ||
+	       is_indirect_call(code, 3) || is_indirect_call(code, 4) ||
 	       is_indirect_call(code, 6) || is_indirect_call(code, 7);
 }
 
 /*
- * Whether something may be returned to between the stack pointer and the frame pointer. Then the frame pointer may be another frame's: a
- * function that keeps none has left its return address there. What was in the memory before looks like that, too; where functions are known
- * to save the frame pointer below it (`paired`), it is what has that below it. But HotSpot's interpreter aligns the stack and pushes the
- * return address again if what it calls is compiled, and above may be what an interpreted one had saved.
+ * Whether something may be returned to between the stack pointer and the frame pointer. Then the
+ * frame pointer may be another frame's: a function that keeps none has left its return address
+ * there. What was in the memory before looks like that, too; where functions are known to save the
+ * frame pointer below it (`paired`), it is what has that below it. But HotSpot's interpreter aligns
+ * the stack and pushes the return address again if what it calls is compiled, and above may be what
+ * an interpreted one had saved.
  */
 __attribute__((noinline)) int unwind_returns_below(__u32 paired)
 {
@@ -362,7 +378,8 @@ __attribute__((noinline)) int unwind_returns_below(__u32 paired)
 			return 0;
 		if (stack_word(s, at, &word))
 			return 1;
-		if ((!paired || (below == s->regs[6] && (word != s->pc || at != s->sp + 8))) && !(word >= s->gap_start && word < s->gap_end) && unwind_is_return(word))
+		if ((!paired || (below == s->regs[6] && (word != s->pc || at != s->sp + 8))) &&
+		    !(word >= s->gap_start && word < s->gap_end) && unwind_is_return(word))
 			return 1;
 		below = word;
 		at += 8;
@@ -392,8 +409,9 @@ inline_ int step_return(struct unwind_state *s, __u64 sp)
 #define RETURN_N 0xc2
 
 /*
- * Where a function runs it may have no frame yet, or no more: what it does next says so, or what it did. 1: then the state is its
- * caller's, or the walk has ended. It has where nothing says where the return address is.
+ * Where a function runs it may have no frame yet, or no more: what it does next says so, or what it
+ * did. 1: then the state is its caller's, or the walk has ended. It has where nothing says where
+ * the return address is.
  */
 __attribute__((noinline)) int unwind_without_frame(__u32 zero)
 {
@@ -413,7 +431,8 @@ __attribute__((noinline)) int unwind_without_frame(__u32 zero)
 		return 1;
 	}
 	/* push %rbp; mov %rsp, %rbp, in either encoding */
-	if (code_byte(before, 1) == PUSH_BP && (BYTES(code, 3) == 0xe58948 || BYTES(code, 3) == 0xec8b48)) {
+	if (code_byte(before, 1) == PUSH_BP &&
+	    (BYTES(code, 3) == 0xe58948 || BYTES(code, 3) == 0xec8b48)) {
 		(void)step_return(s, s->sp + 8);
 		return 1;
 	}
@@ -423,9 +442,13 @@ __attribute__((noinline)) int unwind_without_frame(__u32 zero)
 	if ((s->sp & 7) || stack_word(s, s->sp, &top))
 		return ends(s, UNWIND_NO_READ);
 	if (unwind_is_return(top)) {
-		/* It may be what was there before. But a call of a place just before where it runs is the call of this. */
+		/*
+		 * It may be what was there before. But a call of a place just before where it runs
+		 * is the call of this.
+		 */
 		code = s->code;
-		if (code_byte(code, 5) != 0xe8 || s->pc - (top + (__u64)(__s64)(__s32)(code >> 32)) > 4096)
+		if (code_byte(code, 5) != 0xe8 ||
+		    s->pc - (top + (__u64)(__s64)(__s32)(code >> 32)) > 4096)
 			return ends(s, UNWIND_NO_FRAME);
 		s->frame_pointers++;
 		(void)goes_on(s, top, s->sp + 8);
@@ -438,7 +461,10 @@ __attribute__((noinline)) int unwind_without_frame(__u32 zero)
 	return 0;
 }
 
-/* By the frame pointer, if it is this function's, and if it leads behind a call, which the next step sees. */
+/*
+ * By the frame pointer, if it is this function's, and if it leads behind a call, which the next
+ * step sees.
+ */
 inline_ int step_frame_pointer(struct unwind_state *s, __u32 paired)
 {
 	const __u64 bp = s->regs[6];
@@ -500,8 +526,10 @@ inline_ int reg_value(struct unwind_state *s, __u32 reg, __u64 *ret)
 
 inline_ int caller_bp(struct unwind_state *s, const struct unwind_rule *rule, __u64 cfa)
 {
-	const int from_bp = UNWIND_KIND(rule) != UNWIND_RA_REGISTER && (rule->extra & UNWIND_BP_FROM_BP);
-	const int other_stack = UNWIND_KIND(rule) == UNWIND_CFA && (rule->extra & UNWIND_OTHER_STACK);
+	const int from_bp = UNWIND_KIND(rule) != UNWIND_RA_REGISTER &&
+			    (rule->extra & UNWIND_BP_FROM_BP);
+	const int other_stack = UNWIND_KIND(rule) == UNWIND_CFA &&
+				(rule->extra & UNWIND_OTHER_STACK);
 	__u64 where = from_bp ? s->regs[6] : cfa;
 
 	if (!from_bp && rule->bp_off == UNWIND_BP_SAME)
@@ -511,7 +539,9 @@ inline_ int caller_bp(struct unwind_state *s, const struct unwind_rule *rule, __
 		return 0;
 	}
 	where += (__u64)(__s64)rule->bp_off;
-	/* An epilogue has popped it already, which compilers do not say: the register has it back. */
+	/*
+	 * An epilogue has popped it already, which compilers do not say: the register has it back.
+	 */
 	if (s->exact && where < s->sp && !other_stack)
 		return 0;
 	return frame_word(s, where, &s->regs[6]);
@@ -637,8 +667,9 @@ inline_ void unwind_begin(struct unwind_state *s, const struct unwind_process *p
 }
 
 /*
- * The user stack of `task`, which is the current one or the one that has just been switched away from: its memory is
- * there. NULL: it is to be copied instead, as there is no table or what there is does not do.
+ * The user stack of `task`, which is the current one or the one that has just been switched away
+ * from: its memory is there. NULL: it is to be copied instead, as there is no table or what there
+ * is does not do.
  */
 inline_ struct unwind_state *unwind(struct task_struct *task, __u32 tgid, __u32 max)
 {
@@ -654,7 +685,8 @@ inline_ struct unwind_state *unwind(struct task_struct *task, __u32 tgid, __u32 
 	s = bpf_map_lookup_elem(&uw_states, &zero);
 	if (!s)
 		return 0;
-	if (bpf_probe_read_kernel(s->saved, sizeof(s->saved), (void *)bpf_task_pt_regs((void *)task)) < 0)
+	if (bpf_probe_read_kernel(s->saved, sizeof(s->saved),
+				  (void *)bpf_task_pt_regs((void *)task)) < 0)
 		return 0;
 	if (s->saved[17] != CODE_64_CS)
 		return 0;

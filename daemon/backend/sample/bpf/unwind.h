@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The maps by which the programs unwind user stacks (unwind.bpf.h), shared with the daemon (unwind_maps.c). Whatever is in them
- * decides which words of the thread's own memory are read, and nothing else.
+ * The maps by which the programs unwind user stacks (unwind.bpf.h), shared with the daemon
+ * (unwind_maps.c). Whatever is in them decides which words of the thread's own memory are read, and
+ * nothing else.
  */
 #pragma once
 
@@ -16,7 +17,8 @@
 #define UNWIND_PROCESSES 2048u
 
 #define UNWIND_SWITCH_FRAMES 64u /* with the run queue locked */
-#define UNWIND_SAMPLE_FRAMES 127u /* what a reader takes for a chain that was cut: perf_event_max_stack */
+/* what a reader takes for a chain that was cut: perf_event_max_stack */
+#define UNWIND_SAMPLE_FRAMES 127u
 
 /* The rows of a page of code. Page 0 has none. */
 struct unwind_page {
@@ -34,8 +36,9 @@ struct unwind_mapping {
 };
 
 /*
- * Without pages: code that was made at run time, and such of HotSpot, which leaves in its frames what was in the memory before, but has
- * saved the frame pointer below each return address. Any other is of a file that has no table, or none yet.
+ * Without pages: code that was made at run time, and such of HotSpot, which leaves in its frames
+ * what was in the memory before, but has saved the frame pointer below each return address. Any
+ * other is of a file that has no table, or none yet.
  */
 #define UNWIND_MADE 1u
 #define UNWIND_MADE_HOTSPOT 2u
@@ -49,7 +52,11 @@ enum unwind_why {
 	UNWIND_NO_RULE,	 /* the file's information is more than a rule can say */
 	UNWIND_NO_READ,	 /* the stack's memory is not there */
 	UNWIND_BAD,	 /* it leads nowhere */
-	UNWIND_STACK_LEFT, /* it goes on on another stack, of which nothing says where it is; a copy of this one says no more */
+	/*
+	 * it goes on on another stack, of which nothing says where it is; a copy of this one says
+	 * no more
+	 */
+	UNWIND_STACK_LEFT,
 	UNWIND_NO_FRAME, /* the frame pointer is not that of the function, which has no table */
 	UNWIND_WHYS,
 };
@@ -60,6 +67,7 @@ struct unwind_process {
 	schedev_u32 generation;
 	schedev_u32 frame_pointers; /* frames for which no file told, see UNWIND_FRAME_POINTER */
 	schedev_u32 hotspot; /* what was made is HotSpot's */
-	schedev_u64 made_start, made_end; /* around all code made at run time, and what may be made beside it; none: both 0 */
+	/* around all code made at run time, and what may be made beside it; none: both 0 */
+	schedev_u64 made_start, made_end;
 	schedev_u32 whys[UNWIND_WHYS]; /* stacks, by how they ended */
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Bytes from a stranger, as the control socket takes them: through the frame reader of a real
- * socket, the strict parser, and the parameters of the method that they name (of every method, where
- * they name none). What is accepted must read the same once it was written out again.
+ * socket, the strict parser, and the parameters of the method that they name (of every method,
+ * where they name none). What is accepted must read the same once it was written out again.
  */
 #include <stdint.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static void try_message(const char *text, size_t len)
 		return;
 	written = json_text(o, &n);
 	/* Escapes may make it longer than what came in. */
-	if (!written || json_parse(written, n, FRAME_REPLY_MAX, &again, why, sizeof(why)) != 0 || !json_object_equal(o, again))
+	if (!written || json_parse(written, n, FRAME_REPLY_MAX, &again, why, sizeof(why)) != 0 ||
+	    !json_object_equal(o, again))
 		abort();
 	name = json_get_string(o, "method");
 	m = name ? protocol_method_find(name) : NULL;
@@ -76,7 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct frame_reader r;
 	int sv[2];
 
-	/* What a socket's buffer holds; and the parser by itself, without the luck of a right length. */
+	/*
+	 * What a socket's buffer holds; and the parser by itself, without the luck of a right
+	 * length.
+	 */
 	if (size > 100000)
 		return 0;
 	try_message((const char *)data, size);

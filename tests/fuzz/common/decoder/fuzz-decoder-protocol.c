@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a decoder that was taken over may send its parent: one packet through a real socket, then the typed bodies,
- * whatever the packet's type. A request that is accepted must read the same once it was written out again; a bundle's
- * clocks are read here too, since they come by the same road.
+ * What a decoder that was taken over may send its parent: one packet through a real socket, then
+ * the typed bodies, whatever the packet's type. A request that is accepted must read the same once
+ * it was written out again; a bundle's clocks are read here too, since they come by the same road.
  */
 #include <stdint.h>
 #include <string.h>
@@ -28,7 +28,8 @@ static void try_need(struct json_object *body)
 	json_object_put(o);
 	if (request.req != again.req || request.kind != again.kind || request.ino != again.ino ||
 	    strcmp(request.path, again.path) || strcmp(request.object, again.object) ||
-	    request.build_id_len != again.build_id_len || memcmp(request.build_id, again.build_id, request.build_id_len))
+	    request.build_id_len != again.build_id_len ||
+	    memcmp(request.build_id, again.build_id, request.build_id_len))
 		abort();
 }
 
@@ -62,9 +63,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct decoder_packet p = DECODER_PACKET_INIT;
 	int pair[2];
 
-	if (size == 0 || size > 60000 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+	if (size == 0 || size > 60000 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return 0;
-	if (send(pair[0], data, size, MSG_DONTWAIT) == (ssize_t)size && decoder_packet_recv(pair[1], &p, MSG_DONTWAIT) == 1)
+	if (send(pair[0], data, size, MSG_DONTWAIT) == (ssize_t)size &&
+	    decoder_packet_recv(pair[1], &p, MSG_DONTWAIT) == 1)
 		try_bodies(p.body);
 	decoder_packet_fini(&p);
 	(void)close(pair[0]);

@@ -49,24 +49,28 @@ static struct track *at(struct writer *w, uint32_t track, uint64_t ts)
 	return t;
 }
 
-static void on_begin(struct writer *w, const struct writer_meta *meta, const struct writer_clocks *c)
+static void on_begin(struct writer *w, const struct writer_meta *meta,
+		     const struct writer_clocks *c)
 {
 	(void)w, (void)meta, (void)c;
 }
 
-static void on_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid, const char *name, uint64_t ts)
+static void on_process(struct writer *w, uint32_t track, uint32_t pid, uint32_t ppid,
+		       const char *name, uint64_t ts)
 {
 	(void)pid, (void)ppid, (void)name, (void)ts;
 	declare(w, track);
 }
 
-static void on_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid, uint32_t tid, const char *name, uint64_t ts)
+static void on_thread(struct writer *w, uint32_t track, uint32_t process_track, uint32_t pid,
+		      uint32_t tid, const char *name, uint64_t ts)
 {
 	(void)process_track, (void)pid, (void)tid, (void)name, (void)ts;
 	declare(w, track);
 }
 
-static void on_track(struct writer *w, uint32_t track, uint32_t parent, const char *name, const char *description)
+static void on_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
+		     const char *description)
 {
 	(void)parent, (void)name, (void)description;
 	declare(w, track);
@@ -78,19 +82,22 @@ static void on_lane(struct writer *w, uint32_t track, uint32_t parent, const cha
 	declare(w, track);
 }
 
-static void on_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name, enum writer_unit unit)
+static void on_counter_track(struct writer *w, uint32_t track, uint32_t parent, const char *name,
+			     enum writer_unit unit)
 {
 	(void)parent, (void)name, (void)unit;
 	declare(w, track);
 }
 
-static void on_slice_begin(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void on_slice_begin(struct writer *w, uint32_t track, uint64_t ts,
+			   const struct writer_event *ev)
 {
 	(void)ev;
 	at(w, track, ts)->depth++;
 }
 
-static void on_slice_end(struct writer *w, uint32_t track, uint64_t ts, const struct writer_event *ev)
+static void on_slice_end(struct writer *w, uint32_t track, uint64_t ts,
+			 const struct writer_event *ev)
 {
 	(void)ev;
 	if (at(w, track, ts)->depth-- == 0)
@@ -145,10 +152,21 @@ static void on_free(struct writer *w)
 
 int check_writer_new(struct writer **ret)
 {
-	static const struct writer_ops ops = {
-		.begin = on_begin, .process = on_process, .thread = on_thread, .track = on_track, .lane = on_lane, .counter_track = on_counter_track,
-		.slice_begin = on_slice_begin, .slice_end = on_slice_end, .instant = on_instant, .counter = on_counter,
-		.counter_f64 = on_counter_f64, .sched_switch = on_switch, .sched_waking = on_waking, .end = on_end, .free = on_free};
+	static const struct writer_ops ops = {.begin = on_begin,
+					      .process = on_process,
+					      .thread = on_thread,
+					      .track = on_track,
+					      .lane = on_lane,
+					      .counter_track = on_counter_track,
+					      .slice_begin = on_slice_begin,
+					      .slice_end = on_slice_end,
+					      .instant = on_instant,
+					      .counter = on_counter,
+					      .counter_f64 = on_counter_f64,
+					      .sched_switch = on_switch,
+					      .sched_waking = on_waking,
+					      .end = on_end,
+					      .free = on_free};
 	const struct writer_options o = {.max_name_bytes = 4 << 20};
 	struct check *c = calloc(1, sizeof(*c));
 

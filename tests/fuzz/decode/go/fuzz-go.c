@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A Go trace from a stranger: read whole and byte by byte, which must give the same events, each later than the one before it;
- * and drawn, which must begin and end each slice in order.
+ * A Go trace from a stranger: read whole and byte by byte, which must give the same events, each
+ * later than the one before it; and drawn, which must begin and end each slice in order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,13 +58,18 @@ static void run(const uint8_t *data, size_t size, size_t step, struct seen *ret)
 		if (ret->events++ && (int64_t)e.time <= (int64_t)last)
 			abort();
 		last = e.time;
-		ret->hash = ret->hash * 31 + e.time + (uint64_t)e.kind + e.m + e.g + e.p + e.name.len + e.text.len;
+		ret->hash = ret->hash * 31 + e.time + (uint64_t)e.kind + e.m + e.g + e.p +
+			    e.name.len + e.text.len;
 		for (uint32_t i = 0; g && i < gogeneration_stack_depth(g, e.stack); i++) {
 			gogeneration_frame(g, e.stack, i, &f);
-			ret->hash += f.pc + f.line + f.func.len + (f.file.len ? (uint8_t)f.file.p[f.file.len - 1] : 0);
+			ret->hash += f.pc + f.line + f.func.len +
+				     (f.file.len ? (uint8_t)f.file.p[f.file.len - 1] : 0);
 		}
 	}
-	/* each byte is an event at most, but for those of a switch, and what begins and ends generations */
+	/*
+	 * each byte is an event at most, but for those of a switch, and what begins and ends
+	 * generations
+	 */
 	if (ret->events > 3 * size + 8)
 		abort();
 	ret->offset = goreader_offset(r);
@@ -74,7 +79,8 @@ static void run(const uint8_t *data, size_t size, size_t step, struct seen *ret)
 		abort();
 }
 
-static int ask(void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
+static int ask(void *arg, const struct file_request *request, struct file_answer *ret_file,
+	       int *ret_fd)
 {
 	(void)arg, (void)request, (void)ret_file, (void)ret_fd;
 	return 0;
@@ -100,8 +106,8 @@ static void draw(int in, uint64_t end)
 	struct session_go one = {0};
 
 	if (stacktab_new(4 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
-	    process_maps_new(images, &budget, false, &maps) < 0 || clock_map_new(CLOCK_SOURCE_MONOTONIC, &clocks) < 0 ||
-	    check_writer_new(&w) < 0)
+	    process_maps_new(images, &budget, false, &maps) < 0 ||
+	    clock_map_new(CLOCK_SOURCE_MONOTONIC, &clocks) < 0 || check_writer_new(&w) < 0)
 		abort();
 	clock_map_finish(clocks);
 	go.clocks = to.clocks = clocks;
@@ -116,8 +122,14 @@ static void draw(int in, uint64_t end)
 	if (timeline_new(&to, st, w, &tl) < 0)
 		abort();
 	one.feed = feed;
-	so = (struct session_options){
-		.go = &one, .n_go = 1, .images = images, .maps = maps, .st = st, .tl = tl, .files = &files, .budget = &budget};
+	so = (struct session_options){.go = &one,
+				      .n_go = 1,
+				      .images = images,
+				      .maps = maps,
+				      .st = st,
+				      .tl = tl,
+				      .files = &files,
+				      .budget = &budget};
 	if (session_new(&so, &s) < 0)
 		abort();
 	if (session_run(s) == 0 && timeline_finish(tl, &summary) < 0)

@@ -90,8 +90,8 @@ static void walk_rows(struct image *img, struct budget *budget, struct exercise_
 }
 
 /* What the debug information says of addresses all over the code. */
-static void walk_source(struct images *images, struct image *img, struct stacktab *st, struct budget *budget,
-	struct exercise_result *sum)
+static void walk_source(struct images *images, struct image *img, struct stacktab *st,
+			struct budget *budget, struct exercise_result *sum)
 {
 	_cleanup_(source_freep) struct source *source = NULL;
 
@@ -111,7 +111,8 @@ static void walk_source(struct images *images, struct image *img, struct stackta
 			scope = source_inlined(source, img, vaddr, &end);
 			if (end <= vaddr)
 				abort(); /* whoever goes along would stand still */
-			for (uint32_t depth = 0; scope && scope->outer; scope = scope->outer, depth++) {
+			for (uint32_t depth = 0; scope && scope->outer;
+			     scope = scope->outer, depth++) {
 				if (depth > DWARF_MAX_INLINED)
 					abort();
 				(void)source_inlined_frame(source, st, img, scope);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sends one ELF file, however broken, through all that the decoder does with an image: opening,
- * symbols, names, code bytes, unwind tables, debug information, frame pointer probe, and the walk of a stack
- * that leads through it. Shared by the fuzz target and the test of mutated files.
+ * symbols, names, code bytes, unwind tables, debug information, frame pointer probe, and the walk
+ * of a stack that leads through it. Shared by the fuzz target and the test of mutated files.
  */
 #pragma once
 

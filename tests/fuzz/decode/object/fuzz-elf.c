@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * An image from a stranger: any bytes as executable and as its debug file. The corpus is
- * tests/unit/decode/object/tiny-elf.c, once with its symbols and once with them in .gnu_debugdata, a program with inlined calls and
- * the debug information of DWARF 4 and 5, and the tables of a Go program by which main.g was inlined in main.f in main.h.
+ * tests/unit/decode/object/tiny-elf.c, once with its symbols and once with them in .gnu_debugdata,
+ * a program with inlined calls and the debug information of DWARF 4 and 5, and the tables of a Go
+ * program by which main.g was inlined in main.f in main.h.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (kallsyms_read(fd, &budget, &k) == 0) {
 		volatile char sum = 0;
 
-		for (uint64_t addr = UINT64_C(0xffffffff81000000); addr < UINT64_C(0xffffffff81010000); addr += 0x80) {
+		for (uint64_t addr = UINT64_C(0xffffffff81000000);
+		     addr < UINT64_C(0xffffffff81010000); addr += 0x80) {
 			(void)kallsyms_is_scheduler(k, addr);
 			if (!kallsyms_find(k, addr, &f))
 				continue;

@@ -48,7 +48,8 @@ static void replay(int in, int out)
 	to.switches = session_has_switches(pd);
 	(void)session_clock(pd);
 	if (stacktab_new(4 << 20, &st) < 0 || images_new(&files, &budget, &images) < 0 ||
-		process_maps_new(images, &budget, false, &maps) < 0 || text_writer_new(out, &wo, &w) < 0 || timeline_new(&to, st, w, &tl) < 0)
+	    process_maps_new(images, &budget, false, &maps) < 0 ||
+	    text_writer_new(out, &wo, &w) < 0 || timeline_new(&to, st, w, &tl) < 0)
 		abort();
 	so.pd = pd;
 	so.prescan = &prescan;

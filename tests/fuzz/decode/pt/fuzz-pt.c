@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A trace and code from a stranger: followed as a whole and in pieces, which must be the same, and what comes of it
- * through the rules of the stack, whose frames must end as often as they begin. Events, packets and instructions are bounded by the bytes.
+ * A trace and code from a stranger: followed as a whole and in pieces, which must be the same, and
+ * what comes of it through the rules of the stack, whose frames must end as often as they begin.
+ * Events, packets and instructions are bounded by the bytes.
  *
  * The input: two bytes, how long the code is; the code; the trace.
  */
@@ -53,7 +54,8 @@ static bool lands(void *arg, uint64_t call, uint64_t pad)
 	return (call ^ pad) % 5 == 0;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call,
+		     enum callstack_why why)
 {
 	struct run *r = arg;
 
@@ -97,7 +99,8 @@ static void on_event(struct run *r, const struct ptflow_event *e)
 		break;
 	case PTFLOW_DISABLE:
 	case PTFLOW_DISABLE_ASYNC:
-		callstack_stop(r->calls, e->time, e->from, e->kind == PTFLOW_DISABLE ? e->from + e->length : 0);
+		callstack_stop(r->calls, e->time, e->from,
+			       e->kind == PTFLOW_DISABLE ? e->from + e->length : 0);
 		break;
 	case PTFLOW_RESYNC:
 		callstack_resync(r->calls, e->time, e->to);
@@ -118,7 +121,8 @@ static int sink(void *arg, const struct ptflow_event *events, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct ptflow_event *e = &events[i];
 
-		r->hash = (r->hash ^ e->from ^ e->to * 3 ^ e->kind ^ e->insns << 7 ^ e->time << 20 ^ e->offset << 40) *
+		r->hash = (r->hash ^ e->from ^ e->to * 3 ^ e->kind ^ e->insns << 7 ^ e->time << 20 ^
+			   e->offset << 40) *
 			  0x9e3779b97f4a7c15ull;
 		on_event(r, e);
 	}
@@ -128,7 +132,10 @@ static int sink(void *arg, const struct ptflow_event *events, size_t n)
 
 static void begin(struct run *r, const uint8_t *code, size_t n_code)
 {
-	static const struct callstack_ops ops = {.function = function, .lands = lands, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {.function = function,
+						 .lands = lands,
+						 .begin = on_begin,
+						 .end = on_end};
 
 	*r = (struct run){.code = code, .n_code = n_code};
 	for (uint32_t i = 0; i < MAX_FUNCTIONS; i++)
@@ -150,11 +157,18 @@ static void end(struct run *r, size_t bytes)
 	r->calls = callstack_free(r->calls);
 }
 
-/* What it came to; 0 if there was something that is no packet, at which pieces may differ by some bytes. */
-static uint64_t follow(const uint8_t *code, size_t n_code, const uint8_t *trace, size_t n, bool all, bool pieces)
+/*
+ * What it came to; 0 if there was something that is no packet, at which pieces may differ by some
+ * bytes.
+ */
+static uint64_t follow(const uint8_t *code, size_t n_code, const uint8_t *trace, size_t n, bool all,
+		       bool pieces)
 {
 	static struct run r;
-	const struct pttime_config tc = {.tsc_ctc_n = 100, .tsc_ctc_d = 2, .mtc_shift = 3, .nominal_ratio = 20};
+	const struct pttime_config tc = {.tsc_ctc_n = 100,
+					 .tsc_ctc_d = 2,
+					 .mtc_shift = 3,
+					 .nominal_ratio = 20};
 	_cleanup_(codeblocks_freep) struct codeblocks *blocks = NULL;
 	_cleanup_(ptflow_freep) struct ptflow *f = NULL;
 	struct pttime time;
@@ -175,7 +189,9 @@ static uint64_t follow(const uint8_t *code, size_t n_code, const uint8_t *trace,
 		r.pause = 700;
 	ptflow_reset(f);
 	do {
-		const size_t left = n - at, piece = pieces && left > PTFLOW_LOOKAHEAD + 333 ? PTFLOW_LOOKAHEAD + 333 : left;
+		const size_t left = n - at, piece = pieces && left > PTFLOW_LOOKAHEAD + 333
+							    ? PTFLOW_LOOKAHEAD + 333
+							    : left;
 
 		answer = ptflow_feed(f, trace + at, trace + at + piece, NULL, piece < left, &used);
 		if (answer < 0 || used > piece || (answer == PTFLOW_MORE && used == 0))
@@ -185,7 +201,8 @@ static uint64_t follow(const uint8_t *code, size_t n_code, const uint8_t *trace,
 	if (at > n)
 		abort();
 	end(&r, n);
-	if (ptflow_stats(f)->packets > n || ptflow_stats(f)->insns > (n * (256 + 256 + 8) + 4096) * CODEBLOCK_MAX_INSNS)
+	if (ptflow_stats(f)->packets > n ||
+	    ptflow_stats(f)->insns > (n * (256 + 256 + 8) + 4096) * CODEBLOCK_MAX_INSNS)
 		abort();
 	return ptflow_stats(f)->errors[PTFLOW_E_PACKET] ? 0 : r.hash;
 }
@@ -202,8 +219,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (n_code > size)
 		n_code = size;
 	for (int all = 0; all < 2; all++) {
-		const uint64_t whole = follow(data, n_code, data + n_code, size - n_code, all, false);
-		const uint64_t pieces = follow(data, n_code, data + n_code, size - n_code, all, true);
+		const uint64_t whole =
+			follow(data, n_code, data + n_code, size - n_code, all, false);
+		const uint64_t pieces =
+			follow(data, n_code, data + n_code, size - n_code, all, true);
 
 		if (whole != pieces)
 			abort();

@@ -11,7 +11,8 @@
 #include "common/base/io.h"
 #include "tests/unit/decode/pt/pt-program.h"
 
-static int write_one(const char *folder, const char *name, uint64_t seed, const struct ptprogram_options *o)
+static int write_one(const char *folder, const char *name, uint64_t seed,
+		     const struct ptprogram_options *o)
 {
 	struct ptprogram p;
 	uint8_t head[2];
@@ -44,10 +45,19 @@ int main(int argc, char **argv)
 		(void)fprintf(stderr, "usage: pt-gen FOLDER\n");
 		return 2;
 	}
-	return write_one(argv[1], "calls", 1, &(struct ptprogram_options){.insns = 2000, .psb_each = 500}) ||
+	return write_one(argv[1], "calls", 1,
+			 &(struct ptprogram_options){.insns = 2000, .psb_each = 500}) ||
 	       write_one(argv[1], "signals", 2,
-			 &(struct ptprogram_options){.insns = 2000, .psb_each = 400, .signal_each = 60}) ||
+			 &(struct ptprogram_options){.insns = 2000,
+						     .psb_each = 400,
+						     .signal_each = 60}) ||
 	       write_one(argv[1], "deferred", 3,
-			 &(struct ptprogram_options){.insns = 3000, .tnt47 = true, .defer = true, .plain_returns = true}) ||
-	       write_one(argv[1], "long", 4, &(struct ptprogram_options){.insns = 60000, .psb_each = 900, .signal_each = 700});
+			 &(struct ptprogram_options){.insns = 3000,
+						     .tnt47 = true,
+						     .defer = true,
+						     .plain_returns = true}) ||
+	       write_one(argv[1], "long", 4,
+			 &(struct ptprogram_options){.insns = 60000,
+						     .psb_each = 900,
+						     .signal_each = 700});
 }

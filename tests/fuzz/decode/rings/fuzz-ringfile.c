@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A copy of event rings from a stranger, read to its last event. Each text must be whole: as much of it
- * is looked at as its reader would.
+ * A copy of event rings from a stranger, read to its last event. Each text must be whole: as much
+ * of it is looked at as its reader would.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static void replay(int fd)
 	struct ringevent ev;
 	size_t n = 0;
 
-	if (ringevents_new(brackets, ARRAY_SIZE(brackets), &budget, &r) < 0 || ringevents_add(r, fd) < 0)
+	if (ringevents_new(brackets, ARRAY_SIZE(brackets), &budget, &r) < 0 ||
+	    ringevents_add(r, fd) < 0)
 		abort();
 	if (ringevents_finish(r) < 0 || budget.used > budget.max)
 		abort();

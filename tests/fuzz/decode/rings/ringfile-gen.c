@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Writes the corpus of fuzz-ringfile: small copies of rings, some whole, some as a crash leaves them.
+ * Writes the corpus of fuzz-ringfile: small copies of rings, some whole, some as a crash leaves
+ * them.
  *
  *	ringfile-gen FOLDER
  */
@@ -44,10 +45,12 @@ static void all_kinds(struct ringmake *m)
 	ringmake_i64(&p, 0, 8);
 	ringmake_i64(&p, 0, 3);
 	ringmake_f64(&p, 0, 3.14159);
-	ringmake_record(m, 0, RING_LOG, tick(1), ringmake_name(m, "%-5s has %*.*f of %p%%"), RING_INFO, 7, &p);
-	ringmake_record(m, 0, RING_COUNTER | RING_FLAG_F64, tick(1), ringmake_name(m, "load"), 0x3ff8000000000000, 0,
-		NULL);
-	ringmake_record(m, 0, RING_FLOW, tick(1), ringmake_name(m, "hand"), 9, RING_FLOW_BEGIN, NULL);
+	ringmake_record(m, 0, RING_LOG, tick(1), ringmake_name(m, "%-5s has %*.*f of %p%%"),
+			RING_INFO, 7, &p);
+	ringmake_record(m, 0, RING_COUNTER | RING_FLAG_F64, tick(1), ringmake_name(m, "load"),
+			0x3ff8000000000000, 0, NULL);
+	ringmake_record(m, 0, RING_FLOW, tick(1), ringmake_name(m, "hand"), 9, RING_FLOW_BEGIN,
+			NULL);
 	ringmake_fiber(m, 0, tick(1), 5, "fiber");
 	ringmake_record(m, 0, RING_INSTANT, tick(1), ringmake_name(m, "ping"), 0, 0, NULL);
 	ringmake_fiber(m, 0, tick(1), 0, NULL);
@@ -118,14 +121,18 @@ static int write_file(const char *folder, const char *name, const struct ringmak
 int main(int argc, char **argv)
 {
 	const struct ringmake_options plain = {.slots = 128};
-	const struct ringmake_options other = {.pid = 4000, .nspid = 7, .clock = RING_CLOCK_TSC, .start_time = 100};
+	const struct ringmake_options other = {.pid = 4000,
+					       .nspid = 7,
+					       .clock = RING_CLOCK_TSC,
+					       .start_time = 100};
 
 	if (argc != 2) {
 		(void)fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
 		return 2;
 	}
-	if (write_file(argv[1], "kinds", &plain, all_kinds) < 0 || write_file(argv[1], "wrapped", &other, wrapped) < 0 ||
-		write_file(argv[1], "damaged", &plain, damaged) < 0) {
+	if (write_file(argv[1], "kinds", &plain, all_kinds) < 0 ||
+	    write_file(argv[1], "wrapped", &other, wrapped) < 0 ||
+	    write_file(argv[1], "damaged", &plain, damaged) < 0) {
 		perror(argv[1]);
 		return 1;
 	}

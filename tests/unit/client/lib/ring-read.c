@@ -61,8 +61,8 @@ static bool slot_is_whole(const struct ringread *r, uint32_t ring, uint64_t inde
 	return ringread_slot(r, ring, index)->sequence == ring_sequence(index, r->geometry.slots);
 }
 
-bool ringread_record(const struct ringread *r, uint32_t ring, uint64_t index, struct ringread_record *ret,
-	uint64_t *ret_next)
+bool ringread_record(const struct ringread *r, uint32_t ring, uint64_t index,
+		     struct ringread_record *ret, uint64_t *ret_next)
 {
 	const struct ring_slot *s = ringread_slot(r, ring, index);
 	struct ringread_record record = {.kind = s->kind & RING_KIND_MASK,
@@ -73,8 +73,8 @@ bool ringread_record(const struct ringread *r, uint32_t ring, uint64_t index, st
 		.a = s->a,
 		.b = s->b};
 
-	if (!slot_is_whole(r, ring, index) || record.span > RING_SPAN_MAX || record.kind == RING_CONT ||
-		record.kind == 0 || record.kind >= _RING_KIND_MAX)
+	if (!slot_is_whole(r, ring, index) || record.span > RING_SPAN_MAX ||
+	    record.kind == RING_CONT || record.kind == 0 || record.kind >= _RING_KIND_MAX)
 		return false;
 	for (uint32_t i = 1; i <= record.span; i++) {
 		const struct ring_slot *c = ringread_slot(r, ring, index + i);
@@ -90,7 +90,8 @@ bool ringread_record(const struct ringread *r, uint32_t ring, uint64_t index, st
 	return true;
 }
 
-bool ringread_field(struct ringread_record *record, struct ring_field *ret, const uint8_t **ret_value)
+bool ringread_field(struct ringread_record *record, struct ring_field *ret,
+		    const uint8_t **ret_value)
 {
 	struct ring_field f;
 

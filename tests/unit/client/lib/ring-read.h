@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads ring memory back as the ABI (common/bundle/ringabi.h) says, for the tests of those who write it. It shares
- * nothing with the library and the decoder but that header, and asserts where they would count.
+ * Reads ring memory back as the ABI (common/bundle/ringabi.h) says, for the tests of those who
+ * write it. It shares nothing with the library and the decoder but that header, and asserts where
+ * they would count.
  */
 #pragma once
 
@@ -37,12 +38,16 @@ struct ringread_record {
 	size_t at; /* for ringread_field() */
 };
 
-/* The record that begins at that slot; false if its slots are not all whole. *ret_next: where the next begins. */
-bool ringread_record(const struct ringread *r, uint32_t ring, uint64_t index, struct ringread_record *ret,
-	uint64_t *ret_next);
+/*
+ * The record that begins at that slot; false if its slots are not all whole. *ret_next: where the
+ * next begins.
+ */
+bool ringread_record(const struct ringread *r, uint32_t ring, uint64_t index,
+		     struct ringread_record *ret, uint64_t *ret_next);
 
 /* The next field of the payload and where its value is; false at the end. */
-bool ringread_field(struct ringread_record *record, struct ring_field *ret, const uint8_t **ret_value);
+bool ringread_field(struct ringread_record *record, struct ring_field *ret,
+		    const uint8_t **ret_value);
 
 /* A name as text (up to 1024 bytes), valid until the next call; NULL: it cannot be read. */
 const char *ringread_name(const struct ringread *r, uint32_t name);

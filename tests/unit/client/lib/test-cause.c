@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Causes as the daemon would find them in the shared memory: what is told, what is kept to itself, and
- * that a descriptor which is not the library's any more is left alone.
+ * Causes as the daemon would find them in the shared memory: what is told, what is kept to itself,
+ * and that a descriptor which is not the library's any more is left alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,8 @@
 #include "tracerd.h"
 
 /* MONOTONIC_RAW: a tick is a nanosecond. */
-#define OVER 2000000000u /* however busy the machine is, half of it is more than it keeps a thread waiting */
+/* however busy the machine is, half of it is more than it keeps a thread waiting */
+#define OVER 2000000000u
 #define COOLDOWN 3600000000000u
 
 static struct ring_control page;
@@ -70,7 +71,8 @@ static uint64_t woken(void)
 
 static const struct ring_cause *cause(uint64_t c)
 {
-	return (const struct ring_cause *)((const char *)ringmem_header() + RING_CAUSES_OFFSET) + c % RING_CAUSES;
+	return (const struct ring_cause *)((const char *)ringmem_header() + RING_CAUSES_OFFSET) +
+	       c % RING_CAUSES;
 }
 
 /* A region that ends now and began that long ago. */
@@ -140,7 +142,8 @@ static void test_mark(void **state)
 {
 	const struct ring_header *h = ringmem_header();
 	const struct ring_entry *e = (const struct ring_entry *)((const char *)h + h->dir_offset);
-	const struct ring_slot *slots = (const struct ring_slot *)((const char *)h + h->data_offset);
+	const struct ring_slot *slots =
+		(const struct ring_slot *)((const char *)h + h->data_offset);
 	uint64_t head = h->cause_head;
 	const struct ring_slot *s;
 
@@ -161,7 +164,8 @@ static void test_mark(void **state)
 static void test_request(void **state)
 {
 	char big[RING_CAUSE_TEXT + 100];
-	uint64_t head = ringmem_header()->cause_head, suppressed = ringmem_header()->requests_suppressed;
+	uint64_t head = ringmem_header()->cause_head,
+		 suppressed = ringmem_header()->requests_suppressed;
 	const struct ring_cause *c = cause(head);
 
 	cause_connect(NULL);
@@ -201,7 +205,8 @@ static void *storm(void *arg)
 /* Threads that are slow at the same time: within the cooldown few are told, all others counted. */
 static void test_threads(void **state)
 {
-	uint64_t head = ringmem_header()->cause_head, told, suppressed = ringmem_header()->suppressed[9];
+	uint64_t head = ringmem_header()->cause_head, told,
+		 suppressed = ringmem_header()->suppressed[9];
 	pthread_t t[3];
 
 	watch(9, 90, "storm", OVER, 3600000000000);

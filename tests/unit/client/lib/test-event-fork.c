@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork, _Fork() and a bare clone(): the child is off at once, leaves its parent's memory alone, and may start itself.
+// Fork, _Fork() and a bare clone(): the child is off at once, leaves its parent's memory alone, and
+// may start itself.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,7 +53,10 @@ static void fresh(void)
 	flow = tracerd_flow_begin(name);
 }
 
-/* Everything that a program might go on doing. Nothing of it must touch the memory, which is not there. */
+/*
+ * Everything that a program might go on doing. Nothing of it must touch the memory, which is not
+ * there.
+ */
 static void do_everything(void)
 {
 	tracerd_region_end(region);
@@ -86,7 +90,8 @@ static void expect_exit(pid_t pid)
 	assert_true(pid > 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		fail_msg("the child ended with %#x: line %d, or one 255 away", status, WEXITSTATUS(status) - 1);
+		fail_msg("the child ended with %#x: line %d, or one 255 away", status,
+			 WEXITSTATUS(status) - 1);
 }
 
 static void test_child_is_off(void **state)
@@ -113,7 +118,9 @@ static void test_child_is_off(void **state)
 	}
 }
 
-/* The child makes memory of its own; its thread, which had a ring of the parent's, gets one of it. */
+/*
+ * The child makes memory of its own; its thread, which had a ring of the parent's, gets one of it.
+ */
 static void child_starts(int parents_fd, bool handler)
 {
 	_cleanup_(ringread_freep) struct ringread *r = NULL;
@@ -191,7 +198,10 @@ static void test_grandchildren(void **state)
 	assert_int_equal(tracerd_enabled(), 1);
 }
 
-/* Threads of the child that the parent never had, and descriptors that are not the library's any more. */
+/*
+ * Threads of the child that the parent never had, and descriptors that are not the library's any
+ * more.
+ */
 static void *instant_on_a_thread(void *arg)
 {
 	tracerd_instant(name);
@@ -233,7 +243,10 @@ static void test_child_with_other_descriptors(void **state)
 	}
 }
 
-/* Other threads write and make names all the time: whatever they were doing, the child must come through. */
+/*
+ * Other threads write and make names all the time: whatever they were doing, the child must come
+ * through.
+ */
 static volatile bool stop;
 
 static void *busy(void *arg)

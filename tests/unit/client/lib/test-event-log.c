@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs: each conversion of ISO C becomes a field of its value; texts that are too long, and formats that cannot be walked.
+// Logs: each conversion of ISO C becomes a field of its value; texts that are too long, and formats
+// that cannot be walked.
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -113,15 +114,16 @@ static void test_format_and_level(void **state)
 
 static void test_integers(void **state)
 {
-	tracerd_log(TRACERD_INFO, "%hhd %hd %d %ld %lld %jd %zd %td %i", (signed char)-1, (short)-2, -3, -4L, -5LL,
-		(intmax_t)-6, (ssize_t)-7, (ptrdiff_t)-8, INT_MIN);
+	tracerd_log(TRACERD_INFO, "%hhd %hd %d %ld %lld %jd %zd %td %i", (signed char)-1, (short)-2,
+		    -3, -4L, -5LL, (intmax_t)-6, (ssize_t)-7, (ptrdiff_t)-8, INT_MIN);
 	read_log(0);
 	for (int64_t i = -1; i >= -8; i--)
 		expect_i64(i);
 	expect_i64(INT_MIN);
 	expect_end();
-	tracerd_log(TRACERD_INFO, "%hhu %hu %u %lu %llx %jX %zo %#08x", (unsigned char)255, (unsigned short)65535, UINT_MAX,
-		ULONG_MAX, ULLONG_MAX, UINTMAX_MAX, SIZE_MAX, 7U);
+	tracerd_log(TRACERD_INFO, "%hhu %hu %u %lu %llx %jX %zo %#08x", (unsigned char)255,
+		    (unsigned short)65535, UINT_MAX, ULONG_MAX, ULLONG_MAX, UINTMAX_MAX, SIZE_MAX,
+		    7U);
 	read_log(1);
 	expect_u64(255);
 	expect_u64(65535);
@@ -130,7 +132,8 @@ static void test_integers(void **state)
 		expect_u64(UINT64_MAX);
 	expect_u64(7);
 	expect_end();
-	tracerd_log(TRACERD_INFO, "%" PRId64 " %" PRIu32 " %c%p", INT64_MIN, UINT32_MAX, 'z', (void *)0x1234);
+	tracerd_log(TRACERD_INFO, "%" PRId64 " %" PRIu32 " %c%p", INT64_MIN, UINT32_MAX, 'z',
+		    (void *)0x1234);
 	read_log(2);
 	expect_i64(INT64_MIN);
 	expect_u64(UINT32_MAX);
@@ -153,14 +156,15 @@ static void test_integers_are_narrowed(void **state)
 
 static void test_floating_point(void **state)
 {
-	tracerd_log(TRACERD_INFO, "%f %lf %e %G %a %Lf %+.3Lg", 0.5, 1.5, 2.5, 3.5, 4.5, 5.5L, 6.5L);
+	tracerd_log(TRACERD_INFO, "%f %lf %e %G %a %Lf %+.3Lg", 0.5, 1.5, 2.5, 3.5, 4.5, 5.5L,
+		    6.5L);
 	read_log(0);
 	for (double d = 0.5; d < 7; d += 1)
 		expect_f64(d);
 	expect_end();
 	/* more than there are registers for, among others */
-	tracerd_log(TRACERD_INFO, "%f %d %f %s %f %d %f %f %d %f %f %d %f %d %f", 0.0, 1, 2.0, "3", 4.0, 5, 6.0, 7.0, 8,
-		9.0, 10.0, 11, 12.0, 13, 14.0);
+	tracerd_log(TRACERD_INFO, "%f %d %f %s %f %d %f %f %d %f %f %d %f %d %f", 0.0, 1, 2.0, "3",
+		    4.0, 5, 6.0, 7.0, 8, 9.0, 10.0, 11, 12.0, 13, 14.0);
 	read_log(1);
 	for (int i = 0; i < 15; i++) {
 		if (i == 3)
@@ -192,13 +196,16 @@ static void test_width_and_precision_are_fields(void **state)
 static void test_text_without_an_end(void **state)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *text;
+	char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0),
+	     *text;
 
 	assert_ptr_not_equal(pages, MAP_FAILED);
 	assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
 	text = pages + page - 5;
 	memcpy(text, "edged", 5);
-	tracerd_log(TRACERD_INFO, "%.5s %.*s %.0s %.s %.*s", text, 3, text + 2, text, text, -1, "all");
+	tracerd_log(TRACERD_INFO, "%.5s %.*s %.0s %.s %.*s", text, 3, text + 2, text, text, -1,
+		    "all");
 	read_log(0);
 	expect_text("edged");
 	expect_i64(3);
@@ -216,8 +223,8 @@ static void test_null_and_wide_texts(void **state)
 	const char *volatile null = NULL;
 	wchar_t many[400];
 
-	tracerd_log_slow(NULL, TRACERD_INFO, "%s %ls %lc %.4ls", null, L"a\u00e4\u20ac\U0001f600", (wint_t)0x20ac,
-		L"\u20ac\u20ac");
+	tracerd_log_slow(NULL, TRACERD_INFO, "%s %ls %lc %.4ls", null, L"a\u00e4\u20ac\U0001f600",
+			 (wint_t)0x20ac, L"\u20ac\u20ac");
 	read_log(0);
 	expect_text("(null)");
 	expect_text("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
@@ -279,8 +286,15 @@ static void test_long_texts_are_cut(void **state)
 /* What cannot be walked: the format is the text, and the arguments are left alone. */
 static void test_other_formats_are_texts(void **state)
 {
-	static const char *const formats[] = {"%n %d", "%d and then %n", "%m", "%1$d", "%Ld", "%hs", "%", "%d %", "%5%",
-		"%lp", "%k", "%S", "%hf", "%wd", "%-", "%.", "%l", ""};
+	static const char *const formats[] = {"%n %d", "%d and then %n",
+					      "%m",    "%1$d",
+					      "%Ld",   "%hs",
+					      "%",     "%d %",
+					      "%5%",   "%lp",
+					      "%k",    "%S",
+					      "%hf",   "%wd",
+					      "%-",    "%.",
+					      "%l",    ""};
 	char *unknown = (char *)16; /* nothing may look at it */
 	static char endless[RING_MAX_NAME + 2];
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names: one number for equal bytes whoever asks and when, their copies in the memory, room that ends, thresholds.
+// Names: one number for equal bytes whoever asks and when, their copies in the memory, room that
+// ends, thresholds.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +44,8 @@ static void test_names_before_the_memory(void **state)
 	memset(longest, 'l', sizeof(longest) - 1);
 	assert_int_equal(tracerd_intern(longest), tracerd_intern_bytes(longest, RING_MAX_NAME));
 	assert_int_equal(tracerd_intern(longest), tracerd_intern_bytes(longest, SIZE_MAX));
-	assert_int_not_equal(tracerd_intern(longest), tracerd_intern_bytes(longest, RING_MAX_NAME - 1));
+	assert_int_not_equal(tracerd_intern(longest),
+			     tracerd_intern_bytes(longest, RING_MAX_NAME - 1));
 
 	memory(2, 128);
 	r = ringread_new(ringmem_fd());
@@ -178,7 +180,8 @@ static void threshold(uint32_t slot, uint32_t id, const char *name, uint64_t ns)
 
 static void test_thresholds_follow_the_page(void **state)
 {
-	tracerd_name early = tracerd_intern("watched early"), late, other = tracerd_intern("not watched");
+	tracerd_name early = tracerd_intern("watched early"), late,
+		     other = tracerd_intern("not watched");
 	struct threshold t;
 
 	memory(7, 16384);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log's line, from the program through the memory to the decoder, is what printf() would have made of it.
+// A log's line, from the program through the memory to the decoder, is what printf() would have
+// made of it.
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -102,14 +103,16 @@ static void random_spec(char *ret, size_t size, bool precision)
 
 static uint64_t random_number(void)
 {
-	static const uint64_t special[] = {0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, 0x80000000, 0xff, 0x8000};
+	static const uint64_t special[] = {
+		0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, 0x80000000, 0xff, 0x8000};
 
 	return random_below(3) ? random_u64() >> random_below(64) : special[random_below(8)];
 }
 
 static double random_double(void)
 {
-	static const double special[] = {0.0, -0.0, 1.0, -1.5, DBL_MAX, DBL_MIN, 5e-324, 1e22, 0.1, 123456.789};
+	static const double special[] = {0.0,     -0.0,   1.0,  -1.5, DBL_MAX,
+					 DBL_MIN, 5e-324, 1e22, 0.1,  123456.789};
 	uint64_t bits = random_u64();
 	double d;
 
@@ -123,8 +126,10 @@ static double random_double(void)
 
 static void test_integers(void **state)
 {
-	static const char *const ints[] = {"hhd", "hd", "d", "i", "hhu", "hu", "u", "x", "X", "o", "hhx", "c"};
-	static const char *const longs[] = {"ld", "lu", "lx", "lo", "lld", "llX", "jd", "ju", "zd", "zu", "td", "tx"};
+	static const char *const ints[] = {"hhd", "hd", "d", "i", "hhu", "hu",
+					   "u",   "x",  "X", "o", "hhx", "c"};
+	static const char *const longs[] = {"ld", "lu", "lx", "lo", "lld", "llX",
+					    "jd", "ju", "zd", "zu", "td",  "tx"};
 	char format[64];
 
 	for (int i = 0; i < ROUNDS; i++) {
@@ -153,7 +158,8 @@ static void test_doubles(void **state)
 
 		random_spec(format, sizeof(format) - 8, true);
 		n = strlen(format);
-		(void)snprintf(format + n, sizeof(format) - n, "%s%c>", random_below(3) ? "" : "l", kind);
+		(void)snprintf(format + n, sizeof(format) - n, "%s%c>", random_below(3) ? "" : "l",
+			       kind);
 		expect_line(format, d);
 		/* a hexadecimal long double has digits of its own */
 		if (kind == 'a' || kind == 'A')
@@ -165,13 +171,15 @@ static void test_doubles(void **state)
 
 static void test_texts_and_pointers(void **state)
 {
-	static const char *const texts[] = {"", "a", "abcdef", "a longer text than most of them", "\xc3\xa4\xff"};
+	static const char *const texts[] = {"", "a", "abcdef", "a longer text than most of them",
+					    "\xc3\xa4\xff"};
 	static const char *const widths[] = {"", "-", "1", "-7", "20"};
 	static const char *const precisions[] = {"", ".", ".0", ".1", ".5"};
 	char format[64];
 
 	for (int i = 0; i < ROUNDS / 10; i++) {
-		const char *width = widths[random_below(5)], *precision = precisions[random_below(5)];
+		const char *width = widths[random_below(5)],
+			   *precision = precisions[random_below(5)];
 
 		(void)snprintf(format, sizeof(format), "<%%%s%ss>", width, precision);
 		expect_line(format, texts[random_below(5)]);
@@ -189,13 +197,15 @@ static void test_stars_and_many(void **state)
 	for (int i = 0; i < ROUNDS / 10; i++) {
 		int width = (int)random_below(60) - 30, precision = (int)random_below(20) - 5;
 
-		expect_line("<%*d|%.*d|%*.*f>", width, 17, precision, 42, width, precision, random_double());
+		expect_line("<%*d|%.*d|%*.*f>", width, 17, precision, 42, width, precision,
+			    random_double());
 		expect_line("<%.*s|%*s|%-*c>", precision, "some text", width, "x", width, 'y');
-		expect_line("100%% %s=%d, %s=%g%%, %lu of %zu at %p: %hhx %c %s", "a", 1, "b", random_double(),
-			(unsigned long)random_u64(), (size_t)random_u64(), (void *)0x7f0000001000, 0x1ff, 'c', "end");
+		expect_line("100%% %s=%d, %s=%g%%, %lu of %zu at %p: %hhx %c %s", "a", 1, "b",
+			    random_double(), (unsigned long)random_u64(), (size_t)random_u64(),
+			    (void *)0x7f0000001000, 0x1ff, 'c', "end");
 		expect_line("%d%d%d%d%d%d%d%d%d%d%d%d", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
-		expect_line("%f%d%f%d%f%d%f%d%f%d%f%d%f%d%f%d%f%d", 1.0, 1, 2.0, 2, 3.0, 3, 4.0, 4, 5.0, 5, 6.0, 6, 7.0, 7,
-			8.0, 8, 9.0, 9);
+		expect_line("%f%d%f%d%f%d%f%d%f%d%f%d%f%d%f%d%f%d", 1.0, 1, 2.0, 2, 3.0, 3, 4.0, 4,
+			    5.0, 5, 6.0, 6, 7.0, 7, 8.0, 8, 9.0, 9);
 		expect_line("no conversion at all");
 	}
 }

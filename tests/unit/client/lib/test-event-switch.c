@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switch in a program that the library is linked to as to any: it lies alone on its pages wherever the linker
-// has put it (a program may have a copy of its own), and is off in every forked child, with nothing else lost.
+// The switch in a program that the library is linked to as to any: it lies alone on its pages
+// wherever the linker
+// has put it (a program may have a copy of its own), and is off in every forked child, with nothing
+// else lost.
 // Built twice: with and without position independent code.
 #include <signal.h>
 #include <stdio.h>
@@ -33,8 +35,9 @@ static int neighbours_are_there(void)
 int main(void)
 {
 	static pid_t (*const ways[])(void) = {fork, _Fork, bare_clone};
-	tracerd_options options = {
-		.size = sizeof(options), .socket = "/nonexistent/control.sock", .flags = TRACERD_NO_THREAD};
+	tracerd_options options = {.size = sizeof(options),
+				   .socket = "/nonexistent/control.sock",
+				   .flags = TRACERD_NO_THREAD};
 	long page = sysconf(_SC_PAGESIZE);
 	int r = tracerd_start(&options);
 

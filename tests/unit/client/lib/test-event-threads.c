@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rings and their threads: claims and takeovers, more threads than rings, signal handlers that come at any moment, a
+// Rings and their threads: claims and takeovers, more threads than rings, signal handlers that come
+// at any moment, a
 // reader that looks while others write.
 #include <errno.h>
 #include <pthread.h>
@@ -241,7 +242,8 @@ static void storm_begin(void)
 {
 	struct sigaction action = {.sa_handler = on_storm, .sa_flags = SA_RESTART};
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
-	struct itimerspec often = {.it_value = {.tv_nsec = 20000}, .it_interval = {.tv_nsec = 20000}};
+	struct itimerspec often = {.it_value = {.tv_nsec = 20000},
+				   .it_interval = {.tv_nsec = 20000}};
 
 	event._sigev_un._tid = (pid_t)own_tid();
 	assert_int_equal(sigaction(SIGRTMIN, &action, NULL), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events in the memory, byte by byte as the ABI has them: kinds, sequences, the ring's end, payloads, seals.
+// Events in the memory, byte by byte as the ABI has them: kinds, sequences, the ring's end,
+// payloads, seals.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -58,7 +59,8 @@ static struct ringread_record next(const struct ringread *r, uint64_t *index)
 	return record;
 }
 
-static void expect_field(struct ringread_record *record, uint32_t name, uint16_t type, const void *value, size_t n)
+static void expect_field(struct ringread_record *record, uint32_t name, uint16_t type,
+			 const void *value, size_t n)
 {
 	struct ring_field f;
 	const uint8_t *at;
@@ -94,7 +96,8 @@ static void test_memory_is_sealed(void **state)
 	assert_int_equal(fcntl(fd, F_GET_SEALS) & ~(int)RING_SEALS_MAY, RING_SEALS);
 	assert_int_equal(ftruncate(fd, 0), -1);
 	assert_int_equal(pwrite(fd, page, sizeof(page), 0), -1);
-	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RING_PAGE), -1);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RING_PAGE),
+			 -1);
 	assert_ptr_equal(mmap(NULL, RING_PAGE, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
 	/* what is written through the library's own mapping is there */
 	tracerd_instant(tracerd_intern("after the seals"));
@@ -482,7 +485,10 @@ static void test_limit_of_file_size(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 }
 
-/* From here on any system call but exit() kills. (Strict seccomp would forbid to read the TSC, too.) */
+/*
+ * From here on any system call but exit() kills. (Strict seccomp would forbid to read the TSC,
+ * too.)
+ */
 static bool allow_only_exit(void)
 {
 	struct sock_filter code[] = {
@@ -518,7 +524,8 @@ static void test_events_make_no_system_call(void **state)
 		for (int i = 0; i < 1000; i++) {
 			region = tracerd_region_begin_with(TRACERD_NAME("region"), 0, &arg, 1);
 			task = tracerd_task_begin(TRACERD_NAME("task"), 0);
-			tracerd_flow_end(TRACERD_NAME("flow"), tracerd_flow_begin(TRACERD_NAME("flow")));
+			tracerd_flow_end(TRACERD_NAME("flow"),
+					 tracerd_flow_begin(TRACERD_NAME("flow")));
 			tracerd_counter(tracerd_intern_bytes(&i, 1), i);
 			tracerd_fiber_switch((uint64_t)i, TRACERD_NAME("fiber"));
 			tracerd_thread_name(TRACERD_NAME("thread"));

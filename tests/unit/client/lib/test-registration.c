@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The registration against a daemon that the test plays, in one thread: each step of the one is
- * followed by a step of the other. The timer is the test's: what it is set to is looked at, and it expires
- * when the test says so.
+ * followed by a step of the other. The timer is the test's: what it is set to is looked at, and it
+ * expires when the test says so.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +111,8 @@ static int page_new(void)
 
 static int setup(void **state)
 {
-	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed, NULL};
+	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed,
+								NULL};
 
 	memset(&f, 0, sizeof(f));
 	(void)snprintf(f.dir, sizeof(f.dir), "/tmp/test-registration.XXXXXX");
@@ -216,7 +217,8 @@ static void ask(void)
 	close_all(fds, n);
 }
 
-static const char accepted[] = "{\"v\":1,\"id\":1,\"result\":{\"target\":{\"id\":\"t1\"}},\"nfds\":1}";
+static const char accepted[] =
+	"{\"v\":1,\"id\":1,\"result\":{\"target\":{\"id\":\"t1\"}},\"nfds\":1}";
 
 static void register_it(void)
 {
@@ -283,13 +285,19 @@ static void test_control_changes(void **state)
 
 	register_it();
 	/* standing in the middle of a change: what was known stays */
-	assert_int_equal(io_pwrite_all(f.page_fd, &generation, 4, offsetof(struct ring_control, generation)), 0);
-	assert_int_equal(io_pwrite_all(f.page_fd, &t, sizeof(t), offsetof(struct ring_control, thresholds)), 0);
+	assert_int_equal(io_pwrite_all(f.page_fd, &generation, 4,
+				       offsetof(struct ring_control, generation)),
+			 0);
+	assert_int_equal(io_pwrite_all(f.page_fd, &t, sizeof(t),
+				       offsetof(struct ring_control, thresholds)),
+			 0);
 	say("{\"v\":1,\"event\":\"control.changed\",\"seq\":1,\"missed\":0,\"data\":{}}");
 	turn();
 	assert_int_equal(f.controls, 1);
 	generation = 2;
-	assert_int_equal(io_pwrite_all(f.page_fd, &generation, 4, offsetof(struct ring_control, generation)), 0);
+	assert_int_equal(io_pwrite_all(f.page_fd, &generation, 4,
+				       offsetof(struct ring_control, generation)),
+			 0);
 	say("{\"v\":1,\"event\":\"control.changed\",\"seq\":2,\"missed\":0,\"data\":{}}");
 	say("{\"v\":1,\"event\":\"something.else\",\"seq\":3,\"missed\":0,\"data\":{}}");
 	turn();
@@ -321,7 +329,8 @@ static void test_answers_pings(void **state)
 	assert_int_equal(id, -3);
 	assert_non_null(json_get_object(pong, "result"));
 	other = heard(fds, &n);
-	assert_string_equal(json_get_string(json_get_object(other, "error"), "code"), "unknown_method");
+	assert_string_equal(json_get_string(json_get_object(other, "error"), "code"),
+			    "unknown_method");
 	assert_true(f.live);
 }
 
@@ -403,8 +412,9 @@ static void test_refusals(void **state)
 		char text[128];
 
 		ask();
-		(void)snprintf(text, sizeof(text), "{\"v\":1,\"id\":%s,\"error\":{\"code\":\"%s\",\"message\":\"no\"}}",
-			i % 2 ? "null" : "1", cases[i].code);
+		(void)snprintf(text, sizeof(text),
+			       "{\"v\":1,\"id\":%s,\"error\":{\"code\":\"%s\",\"message\":\"no\"}}",
+			       i % 2 ? "null" : "1", cases[i].code);
 		say(text);
 		turn();
 		expect_failed(cases[i].error, cases[i].ms);
@@ -451,7 +461,8 @@ static void test_bad_answers(void **state)
 
 static void test_bad_pages(void **state)
 {
-	_cleanup_close_ int empty = memfd_create("empty", MFD_CLOEXEC | MFD_ALLOW_SEALING), blank = -1, unsealed = -1;
+	_cleanup_close_ int empty = memfd_create("empty", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+			    blank = -1, unsealed = -1;
 	_cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	_cleanup_free_ char *zeroes = calloc(1, RING_CONTROL_BYTES);
 	uint32_t version = RING_VERSION + 1;
@@ -471,7 +482,9 @@ static void test_bad_pages(void **state)
 	unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_int_equal(ftruncate(unsealed, RING_CONTROL_BYTES), 0);
 	expect_bad(accepted, &unsealed, 1, &ms);
-	assert_int_equal(io_pwrite_all(f.page_fd, &version, 4, offsetof(struct ring_control, version)), 0);
+	assert_int_equal(io_pwrite_all(f.page_fd, &version, 4,
+				       offsetof(struct ring_control, version)),
+			 0);
 	expect_bad(accepted, &f.page_fd, 1, &ms);
 }
 
@@ -544,10 +557,13 @@ static void test_prepare_fails(void **state)
 	register_it();
 }
 
-/* What a forked child does, in each state: the same number of descriptors as before there was any. */
+/*
+ * What a forked child does, in each state: the same number of descriptors as before there was any.
+ */
 static void test_abandon(void **state)
 {
-	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed, NULL};
+	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed,
+								NULL};
 	struct registration *r = NULL;
 	int before;
 
@@ -567,7 +583,8 @@ static void test_abandon(void **state)
 
 static void test_long_path(void **state)
 {
-	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed, NULL};
+	static const struct registration_callbacks callbacks = {on_prepare, on_control, on_changed,
+								NULL};
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 	struct registration *r = NULL;
 

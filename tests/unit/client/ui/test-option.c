@@ -325,7 +325,8 @@ static void test_duration_options(void **state)
 	assert_int_equal(PARSE(&p, false, "-f"), 0);
 	assert_false(p.v.has_time);
 	/* each error says what would be right */
-	refused((char *[]){"--time", "5", NULL}, "'5' needs a unit: ns, us, ms, s, m (minutes) or h, as in 5ms");
+	refused((char *[]){"--time", "5", NULL},
+		"'5' needs a unit: ns, us, ms, s, m (minutes) or h, as in 5ms");
 	refused((char *[]){"--time", "soon", NULL}, "'soon' is not a time such as 5ms or 1.5s");
 	refused((char *[]){"--time", "2m", NULL}, "'2m' is not a time from 0ns to 90s");
 	refused((char *[]){"--time", "0.1ns", NULL}, "'0.1ns' is not a time from 0ns to 90s");

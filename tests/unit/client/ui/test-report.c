@@ -32,7 +32,8 @@ static char *text_of(void (*print)(FILE *, struct json_object *), const char *js
 }
 
 /* The same as it looks on a terminal that is so wide, with line feeds alone. */
-static char *text_on_terminal(void (*print)(FILE *, struct json_object *), const char *json, unsigned short columns)
+static char *text_on_terminal(void (*print)(FILE *, struct json_object *), const char *json,
+			      unsigned short columns)
 {
 	enum { SIZE = 4096 }; /* a terminal's buffer */
 	_cleanup_json_ struct json_object *o = json_tokener_parse(json);
@@ -109,8 +110,9 @@ static void test_summary(void **state)
 		   *other = strstr(text, "longest other waits");
 
 	has(text, "the last 3.20 s");
-	has(text, "lost        records lost 12\n"
-		  "              stacks in doubt 9059: code was mapped or records were lost just then; they count as not recorded\n");
+	has(text,
+	    "lost        records lost 12\n"
+	    "              stacks in doubt 9059: code was mapped or records were lost just then; they count as not recorded\n");
 	has(text, "sort_entries <- rebuild_index <- main");
 	has(text, "75.0 %");
 	assert_non_null(lock);
@@ -134,7 +136,10 @@ static void assert_narrow(const char *text, size_t columns)
 			fail_msg("longer than %zu: %.*s", columns, (int)strcspn(line, "\n"), line);
 }
 
-/* The innermost frames are the libraries'; those of the program come after them and are what is looked for. */
+/*
+ * The innermost frames are the libraries'; those of the program come after them and are what is
+ * looked for.
+ */
 static void test_stacks_on_a_terminal(void **state)
 {
 	static const char json[] =
@@ -152,8 +157,9 @@ static void test_stacks_on_a_terminal(void **state)
 			    *pipe = text_of(report_print, json);
 
 	(void)state;
-	has(wide, "  __futex_abstimed_wait_common <- __pthread_mutex_lock_full <- pthread_mutex_lock <- cache_get <- "
-		  "handle_every_request_there_is <- main\n");
+	has(wide,
+	    "  __futex_abstimed_wait_common <- __pthread_mutex_lock_full <- pthread_mutex_lock <- cache_get <- "
+	    "handle_every_request_there_is <- main\n");
 	has(narrow, "  100.0 %   3.00 ms  __futex_abstimed_wait_common\n"
 		    "      <- __pthread_mutex_lock_full <- pthread_mutex_lock\n"
 		    "      <- cache_get <- handle_every_request_there_is <- main\n");
@@ -162,8 +168,9 @@ static void test_stacks_on_a_terminal(void **state)
 	has(narrow, "         <- a_function_with_a_name_~this_terminal(its, end)\n");
 	has(narrow, " more) <- ");
 	has(narrow, "<- outer <- main\n");
-	has(pipe, "innermost <- inner <- a_function_with_a_name_that_is_much_longer_than_any_line_on_this_terminal(its, "
-		  "end) <- f23 <- f22 <- ");
+	has(pipe,
+	    "innermost <- inner <- a_function_with_a_name_that_is_much_longer_than_any_line_on_this_terminal(its, "
+	    "end) <- f23 <- f22 <- ");
 	has(pipe, "f3 <- outer <- main\n");
 }
 
@@ -189,50 +196,70 @@ static void test_locks(void **state)
 	(void)state;
 	assert_true(is_lock("\"main\",\"cache_get\",\"pthread_mutex_lock\",\"__lll_lock_wait\""));
 	assert_true(is_lock("\"f\",\"pthread_rwlock_wrlock\",\"__futex_abstimed_wait_common\""));
-	assert_true(is_lock("\"f\",\"take_gil\",\"pthread_cond_timedwait\",\"__futex_abstimed_wait_common\""));
+	assert_true(is_lock(
+		"\"f\",\"take_gil\",\"pthread_cond_timedwait\",\"__futex_abstimed_wait_common\""));
 	/* the mutex of a condition, once that was signalled */
-	assert_true(is_lock("\"pop\",\"pthread_cond_wait\",\"__pthread_mutex_cond_lock\",\"__lll_lock_wait\""));
+	assert_true(is_lock(
+		"\"pop\",\"pthread_cond_wait\",\"__pthread_mutex_cond_lock\",\"__lll_lock_wait\""));
 	/* Python's queue.get() */
-	assert_false(is_lock("\"_PyEval_EvalFrameDefault\",\"lock_PyThread_acquire_lock\",\"acquire_timed\","
-			     "\"PyThread_acquire_lock_timed\",\"__new_sem_wait_slow64\",\"do_futex_wait\""));
-	assert_false(is_lock("\"lock_PyThread_acquire_lock\",\"PyThread_acquire_lock_timed\",\"[libc.so.6+0x8b8]\""));
-	assert_false(is_lock("\"queue_mutex_lock_and_pop\",\"pthread_cond_wait\",\"__futex_abstimed_wait_common\""));
+	assert_false(is_lock(
+		"\"_PyEval_EvalFrameDefault\",\"lock_PyThread_acquire_lock\",\"acquire_timed\","
+		"\"PyThread_acquire_lock_timed\",\"__new_sem_wait_slow64\",\"do_futex_wait\""));
+	assert_false(is_lock(
+		"\"lock_PyThread_acquire_lock\",\"PyThread_acquire_lock_timed\",\"[libc.so.6+0x8b8]\""));
+	assert_false(is_lock(
+		"\"queue_mutex_lock_and_pop\",\"pthread_cond_wait\",\"__futex_abstimed_wait_common\""));
 	assert_false(is_lock("\"rwlock_rd_work\",\"sem_timedwait\""));
 	/* a signal's handler sleeps while the lock is waited for */
-	assert_false(is_lock("\"pthread_mutex_lock\",\"__lll_lock_wait\",\"__restore_rt\",\"on_signal\",\"clock_nanosleep\""));
-	assert_true(is_lock("\"clock_nanosleep\",\"__restore_rt\",\"on_signal\",\"pthread_mutex_lock\",\"__lll_lock_wait\""));
-	assert_true(is_lock("\"f\",\"pthread_mutex_timedlock\",\"__pthread_mutex_clocklock_common\",\"__futex_lock_pi64\""));
+	assert_false(is_lock(
+		"\"pthread_mutex_lock\",\"__lll_lock_wait\",\"__restore_rt\",\"on_signal\",\"clock_nanosleep\""));
+	assert_true(is_lock(
+		"\"clock_nanosleep\",\"__restore_rt\",\"on_signal\",\"pthread_mutex_lock\",\"__lll_lock_wait\""));
+	assert_true(is_lock(
+		"\"f\",\"pthread_mutex_timedlock\",\"__pthread_mutex_clocklock_common\",\"__futex_lock_pi64\""));
 	assert_true(is_lock("\"f\",\"___pthread_mutex_clocklock\",\"g\""));
-	assert_true(is_lock("\"f\",\"std::sys::sync::rwlock::futex::RwLock::read_contended\",\"syscall\""));
-	assert_true(is_lock("\"f\",\"std::sys::sync::rwlock::futex::RwLock::write_contended\",\"syscall\""));
+	assert_true(is_lock(
+		"\"f\",\"std::sys::sync::rwlock::futex::RwLock::read_contended\",\"syscall\""));
+	assert_true(is_lock(
+		"\"f\",\"std::sys::sync::rwlock::futex::RwLock::write_contended\",\"syscall\""));
 	assert_true(is_lock("\"f\",\"parking_lot::raw_mutex::RawMutex::lock_slow\",\"syscall\""));
-	assert_true(is_lock("\"f\",\"parking_lot::raw_rwlock::RawRwLock::lock_exclusive_slow\",\"syscall\""));
-	assert_false(is_lock("\"my_mutex_lock_test\",\"std::sys::sync::condvar::futex::Condvar::wait\",\"syscall\""));
-	assert_false(is_lock("\"join_mutex_locker\",\"__pthread_clockjoin_ex\",\"__futex_abstimed_wait_common\""));
+	assert_true(is_lock(
+		"\"f\",\"parking_lot::raw_rwlock::RawRwLock::lock_exclusive_slow\",\"syscall\""));
+	assert_false(is_lock(
+		"\"my_mutex_lock_test\",\"std::sys::sync::condvar::futex::Condvar::wait\",\"syscall\""));
+	assert_false(is_lock(
+		"\"join_mutex_locker\",\"__pthread_clockjoin_ex\",\"__futex_abstimed_wait_common\""));
 	/* the call is known, and it is no lock's */
 	assert_false(is_lock_in("\"call\":\"read\",", "\"drain_mutex_lock_stats\",\"read\""));
 	assert_false(is_lock_in("\"call\":\"clock_nanosleep\",", "\"my_spin_lock\",\"nanosleep\""));
 	assert_true(is_lock_in("\"call\":\"flock\",", "\"f\",\"flock\""));
 	assert_true(is_lock_in("\"call\":\"fcntl\",", "\"f\",\"fcntl\""));
-	assert_true(is_lock_in("\"call\":\"futex\",", "\"pthread_mutex_lock\",\"__lll_lock_wait\""));
+	assert_true(
+		is_lock_in("\"call\":\"futex\",", "\"pthread_mutex_lock\",\"__lll_lock_wait\""));
 	assert_false(is_lock("\"pthread_mutex_lock\",\"a\",\"b\",\"c\",\"d\",\"e\",\"read\""));
 }
 
-/* Sleeps that repeat, which timers end, take no line from a wait that is not much shorter; from one that is, they do. */
+/*
+ * Sleeps that repeat, which timers end, take no line from a wait that is not much shorter; from one
+ * that is, they do.
+ */
 static void test_timers(void **state)
 {
 	(void)state;
 	for (unsigned int ms = 10; ms <= 79; ms += 69) {
 		_cleanup_free_ char *json = NULL, *text = NULL;
 
-		assert_true(asprintf(&json,
-			"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"waits\":["
-			"{\"tid\":1,\"ns\":106000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"a\"],\"woken_by\":{\"interrupt\":true}},"
-			"{\"tid\":2,\"ns\":105000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"b\"],\"woken_by\":{\"interrupt\":true}},"
-			"{\"tid\":3,\"ns\":104000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"c\"],\"woken_by\":{\"interrupt\":true}},"
-			"{\"tid\":4,\"ns\":103000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"d\"],\"woken_by\":{\"interrupt\":true}},"
-			"{\"tid\":5,\"ns\":102000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"e\"],\"woken_by\":{\"interrupt\":true}},"
-			"{\"tid\":6,\"ns\":%u000000,\"count\":1,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}", ms) > 0);
+		assert_true(
+			asprintf(
+				&json,
+				"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"waits\":["
+				"{\"tid\":1,\"ns\":106000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"a\"],\"woken_by\":{\"interrupt\":true}},"
+				"{\"tid\":2,\"ns\":105000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"b\"],\"woken_by\":{\"interrupt\":true}},"
+				"{\"tid\":3,\"ns\":104000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"c\"],\"woken_by\":{\"interrupt\":true}},"
+				"{\"tid\":4,\"ns\":103000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"d\"],\"woken_by\":{\"interrupt\":true}},"
+				"{\"tid\":5,\"ns\":102000000,\"count\":3,\"state\":\"sleeping\",\"stack\":[\"e\"],\"woken_by\":{\"interrupt\":true}},"
+				"{\"tid\":6,\"ns\":%u000000,\"count\":1,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}",
+				ms) > 0);
 		text = text_of(report_print, json);
 		has(text, "4. 103 ms");
 		has(text, ms == 79 ? "5. 79.0 ms" : "5. 102 ms");
@@ -244,10 +271,13 @@ static void test_timers(void **state)
 static void test_not_over(void **state)
 {
 #define NOT_OVER(ns, stack) "{\"ns\":" ns "000000,\"open\":true,\"state\":\"sleeping\",\"stack\":[" stack "]},"
-	_cleanup_free_ char *text = text_of(report_print,
-		"{\"from_ns\":1000000000,\"to_ns\":1900000000,\"waits\":[" NOT_OVER("250", "\"a\"") NOT_OVER("240", "\"b\"") NOT_OVER("230", "\"c\"")
-		NOT_OVER("220", "\"d\"") NOT_OVER("210", "\"e\"") NOT_OVER("200", "\"l\",\"pthread_mutex_lock\"")
-		"{\"tid\":6,\"ns\":79000000,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}");
+	_cleanup_free_ char *text = text_of(
+		report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":1900000000,\"waits\":[" NOT_OVER(
+			"250", "\"a\"") NOT_OVER("240", "\"b\"") NOT_OVER("230", "\"c\"")
+			NOT_OVER("220", "\"d\"") NOT_OVER("210", "\"e\"") NOT_OVER(
+				"200",
+				"\"l\",\"pthread_mutex_lock\"") "{\"tid\":6,\"ns\":79000000,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}");
 
 	(void)state;
 	has(text, "waited in pthread_mutex_lock <- l\n");
@@ -255,17 +285,23 @@ static void test_not_over(void **state)
 	has_not(text, "waited in e\n");
 }
 
-/* Threads that wait throughout the recording leave lines to the others, but for those that wait for a lock. */
+/*
+ * Threads that wait throughout the recording leave lines to the others, but for those that wait for
+ * a lock.
+ */
 static void test_throughout(void **state)
 {
 #define THROUGHOUT(stack) "{\"ns\":900000000,\"open\":true,\"since_before\":true,\"state\":\"sleeping\",\"stack\":[" stack "]},"
-	_cleanup_free_ char *text = text_of(report_print,
-		"{\"from_ns\":1000000000,\"to_ns\":1900000000,\"waits\":[" THROUGHOUT("\"a\"") THROUGHOUT("\"b\"") THROUGHOUT("\"c\"")
-		THROUGHOUT("\"d\"") THROUGHOUT("\"e\"") THROUGHOUT("\"l\",\"pthread_mutex_lock\"")
-		"{\"tid\":6,\"ns\":79000000,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}");
+	_cleanup_free_ char *text = text_of(
+		report_print,
+		"{\"from_ns\":1000000000,\"to_ns\":1900000000,\"waits\":[" THROUGHOUT(
+			"\"a\"") THROUGHOUT("\"b\"") THROUGHOUT("\"c\"") THROUGHOUT("\"d\"")
+			THROUGHOUT("\"e\"") THROUGHOUT(
+				"\"l\",\"pthread_mutex_lock\"") "{\"tid\":6,\"ns\":79000000,\"state\":\"sleeping\",\"stack\":[\"read\"],\"woken_by\":{\"tid\":7,\"name\":\"g\"}}]}");
 
 	(void)state;
-	has(text, "not over yet, since before what is recorded\n     waited in pthread_mutex_lock <- l\n");
+	has(text,
+	    "not over yet, since before what is recorded\n     waited in pthread_mutex_lock <- l\n");
 	has(text, "2. 900 ms");
 	has(text, "5. 79.0 ms");
 	has_not(text, "waited in e\n");
@@ -274,16 +310,20 @@ static void test_throughout(void **state)
 /* Who sends a signal to one that waits for a lock holds nothing. */
 static void test_signalled(void **state)
 {
-	static const char *const by[] = {"\"stack\":[\"f\"],\"call\":\"tgkill\"", "\"call\":\"kill\"", "\"name\":\"other\"",
-					 "\"stack\":[\"f\"],\"call\":\"futex\"", "\"stack\":[\"f\"]", "\"call\":\"futex\""};
+	static const char *const by[] = {
+		"\"stack\":[\"f\"],\"call\":\"tgkill\"", "\"call\":\"kill\"", "\"name\":\"other\"",
+		"\"stack\":[\"f\"],\"call\":\"futex\"",  "\"stack\":[\"f\"]", "\"call\":\"futex\""};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
 		_cleanup_free_ char *json = NULL, *text = NULL;
 
-		assert_true(asprintf(&json,
-			"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"call\":\"futex\","
-			"\"state\":\"sleeping\",\"stack\":[\"pthread_mutex_lock\"],\"woken_by\":{\"tid\":8,%s}}]}", by[i]) > 0);
+		assert_true(
+			asprintf(
+				&json,
+				"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000,\"call\":\"futex\","
+				"\"state\":\"sleeping\",\"stack\":[\"pthread_mutex_lock\"],\"woken_by\":{\"tid\":8,%s}}]}",
+				by[i]) > 0);
 		text = text_of(report_print, json);
 		has(text, "longest waits for a lock");
 		if (i < 3)
@@ -299,32 +339,48 @@ static void test_handed_on(void **state)
 {
 #define HELD "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\",\"stack\":[\"pthread_mutex_lock\"]," \
 	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"f\"]},\"held_by\":{\"tid\":9,\"name\":\"a\",\"stack\":[\"g\"],\"handovers\":3"
-	_cleanup_free_ char *whole = text_of(report_print, HELD "}}]}"), *cut = text_of(report_print, HELD ",\"cut\":true}}]}"),
-			    *longest = text_of(report_print, HELD ",\"longest\":{\"tid\":4,\"name\":\"c\",\"ns\":97000000}}}]}");
+	_cleanup_free_ char *whole = text_of(report_print, HELD "}}]}"),
+			    *cut = text_of(report_print, HELD ",\"cut\":true}}]}"),
+			    *longest = text_of(
+				    report_print, HELD
+				    ",\"longest\":{\"tid\":4,\"name\":\"c\",\"ns\":97000000}}}]}");
 
 	(void)state;
-	has(whole, "     held by a (tid 9), which released it in g\n     then by 3 that had waited longer, the last b (tid 8) in f\n");
-	has(cut, "     held by a (tid 9), and by somebody before who is not known; it was released in g\n     then by 3");
+	has(whole,
+	    "     held by a (tid 9), which released it in g\n     then by 3 that had waited longer, the last b (tid 8) in f\n");
+	has(cut,
+	    "     held by a (tid 9), and by somebody before who is not known; it was released in g\n     then by 3");
 	has(longest, "the last b (tid 8) in f\n     held longest by c (tid 4), 97.0 ms\n");
 }
 
-/* Who had CPython's interpreter is said by who ran, or not at all: who ended the wait had it last only, and a timer had it never. */
+/*
+ * Who had CPython's interpreter is said by who ran, or not at all: who ended the wait had it last
+ * only, and a timer had it never.
+ */
 static void test_interpreter(void **state)
 {
 #define GIL(more) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\",\"stack\":[\"take_gil\",\"pthread_cond_timedwait\"]," more "}]}"
 #define HOLDER "\"held_by\":{\"tid\":9,\"name\":\"a\",\"stack\":[\"gilhog\",\"int_pow\"],\"ran_ns\":97000000},"
-	static const char held[] = "     perhaps held by a (tid 9), which alone ran or was preempted nearly all the time (97.0 ms), mostly in int_pow <- gilhog\n";
-	_cleanup_free_ char *timer = text_of(report_print, GIL(HOLDER "\"woken_by\":{\"interrupt\":true}")),
-			    *woken = text_of(report_print, GIL(HOLDER "\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"drop_gil\"]}")),
-			    *unknown = text_of(report_print, GIL("\"holder_unknown\":true,\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"drop_gil\"]}")),
-			    *open = text_of(report_print, GIL("\"holder_unknown\":true"));
+	static const char held[] =
+		"     perhaps held by a (tid 9), which alone ran or was preempted nearly all the time (97.0 ms), mostly in int_pow <- gilhog\n";
+	_cleanup_free_ char *
+		timer = text_of(report_print, GIL(HOLDER "\"woken_by\":{\"interrupt\":true}")),
+	       *woken = text_of(
+		       report_print,
+		       GIL(HOLDER
+			   "\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"drop_gil\"]}")),
+	       *unknown = text_of(
+		       report_print,
+		       GIL("\"holder_unknown\":true,\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"drop_gil\"]}")),
+	       *open = text_of(report_print, GIL("\"holder_unknown\":true"));
 
 	(void)state;
 	has(timer, held);
 	has(timer, "     ended by an interrupt");
 	has(woken, held);
 	has(woken, "     ended by b (tid 8) in drop_gil\n");
-	has(unknown, "     ended by b (tid 8) in drop_gil\n     who held it until then is not known\n");
+	has(unknown,
+	    "     ended by b (tid 8) in drop_gil\n     who held it until then is not known\n");
 	has_not(unknown, "held by");
 	has(open, "     who held it is not known\n");
 }
@@ -335,7 +391,8 @@ static void test_monitor(void **state)
 #define JAVA(function) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"state\":\"sleeping\"," \
 	"\"stack\":[\"Interpreter\",\"" function "\",\"os::PlatformEvent::park\",\"pthread_cond_wait\",\"__futex_abstimed_wait_common\"]," \
 	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"ObjectMonitor::ExitEpilog\"]}}]}"
-	_cleanup_free_ char *enter = text_of(report_print, JAVA("ObjectMonitor::EnterI")), *wait = text_of(report_print, JAVA("ObjectMonitor::wait"));
+	_cleanup_free_ char *enter = text_of(report_print, JAVA("ObjectMonitor::EnterI")),
+			    *wait = text_of(report_print, JAVA("ObjectMonitor::wait"));
 
 	(void)state;
 	has(enter, "longest waits for a lock");
@@ -347,23 +404,28 @@ static void test_monitor(void **state)
 /* Most of it was before the time that is looked at. */
 static void test_inside(void **state)
 {
-	_cleanup_free_ char *text = text_of(report_print,
+	_cleanup_free_ char *text = text_of(
+		report_print,
 		"{\"from_ns\":9000000000,\"to_ns\":9150000000,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5000000000,\"inside_ns\":100000000,"
 		"\"begin_ns\":4100000000,\"state\":\"sleeping\",\"stack\":[]}]}");
 
 	(void)state;
-	has(text, "1. 5.00 s  a (tid 7), sleeping, began 5.05 s before the end, 100 ms of it in this time\n");
+	has(text,
+	    "1. 5.00 s  a (tid 7), sleeping, began 5.05 s before the end, 100 ms of it in this time\n");
 }
 
 static void test_throttled(void **state)
 {
 #define THROTTLED(sum) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5,\"state\":\"throttled\",\"behind\":{\"tid\":8,\"name\":\"b\"},\"stack\":[]}],\"throttled\":" sum "}"
 	_cleanup_free_ char *one = text_of(report_print, THROTTLED("{\"waits\":1,\"ns\":5}")),
-			    *many = text_of(report_print, THROTTLED("{\"waits\":2,\"ns\":7}")), *wrong = text_of(report_print, THROTTLED("[2]"));
+			    *many = text_of(report_print, THROTTLED("{\"waits\":2,\"ns\":7}")),
+			    *wrong = text_of(report_print, THROTTLED("[2]"));
 
 	(void)state;
-	has(one, "a (tid 7), throttled (the CPU quota of its cgroup was used up as it began), at last behind b (tid 8)\n");
-	has(one, "the CPU quota of the cgroup was used up: 1 wait of all threads began so, 5 ns in all\n");
+	has(one,
+	    "a (tid 7), throttled (the CPU quota of its cgroup was used up as it began), at last behind b (tid 8)\n");
+	has(one,
+	    "the CPU quota of the cgroup was used up: 1 wait of all threads began so, 5 ns in all\n");
 	has(many, "used up: 2 waits of all threads began so, 7 ns in all\n");
 	has_not(wrong, "of the cgroup");
 #undef THROTTLED
@@ -372,8 +434,11 @@ static void test_throttled(void **state)
 static void test_preempted(void **state)
 {
 #define PREEMPTED(more) "{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"name\":\"a\",\"ns\":5,\"state\":\"preempted\"" more ",\"stack\":[]}]}"
-	_cleanup_free_ char *by = text_of(report_print, PREEMPTED(",\"instead\":{\"tid\":8,\"name\":\"b\\u001b\"}")),
-			    *unknown = text_of(report_print, PREEMPTED("")), *wrong = text_of(report_print, PREEMPTED(",\"instead\":[7]"));
+	_cleanup_free_ char *by = text_of(
+				    report_print,
+				    PREEMPTED(",\"instead\":{\"tid\":8,\"name\":\"b\\u001b\"}")),
+			    *unknown = text_of(report_print, PREEMPTED("")),
+			    *wrong = text_of(report_print, PREEMPTED(",\"instead\":[7]"));
 
 	(void)state;
 	has(by, "a (tid 7), preempted by b\\x1b (tid 8)\n");
@@ -386,11 +451,14 @@ static void test_runnable(void **state)
 {
 #define RUNNABLE(ns, runnable) \
 	"{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":" ns ",\"runnable_ns\":" runnable ",\"state\":\"sleeping\",\"stack\":[]}]}"
-	_cleanup_free_ char *much = text_of(report_print, RUNNABLE("103400000", "93100000")),
-			    *little = text_of(report_print, RUNNABLE("103400000", "9100000")),
-			    *brief = text_of(report_print, RUNNABLE("1200000", "900000")),
-			    *wrong = text_of(report_print, RUNNABLE("5000000", "6000000")),
-			    *behind = text_of(report_print, RUNNABLE("103400000", "93100000,\"behind\":{\"tid\":8,\"name\":\"b\\u001b\"}"));
+	_cleanup_free_ char *
+		much = text_of(report_print, RUNNABLE("103400000", "93100000")),
+	       *little = text_of(report_print, RUNNABLE("103400000", "9100000")),
+	       *brief = text_of(report_print, RUNNABLE("1200000", "900000")),
+	       *wrong = text_of(report_print, RUNNABLE("5000000", "6000000")),
+	       *behind = text_of(report_print,
+				 RUNNABLE("103400000",
+					  "93100000,\"behind\":{\"tid\":8,\"name\":\"b\\u001b\"}"));
 
 	(void)state;
 	has(much, "sleeping, woken after 10.3 ms, then 93.1 ms for a CPU\n");
@@ -406,7 +474,8 @@ static void test_file_locks(void **state)
 #define FLOCK(by) \
 	"{\"from_ns\":1,\"to_ns\":2,\"waits\":[{\"tid\":7,\"ns\":5,\"call\":\"flock\",\"state\":\"sleeping\",\"stack\":[\"flock\"]," \
 	"\"woken_by\":{\"tid\":8,\"name\":\"b\",\"stack\":[\"f\"],\"call\":\"" by "\"}}]}"
-	_cleanup_free_ char *closed = text_of(report_print, FLOCK("close")), *killed = text_of(report_print, FLOCK("tgkill"));
+	_cleanup_free_ char *closed = text_of(report_print, FLOCK("close")),
+			    *killed = text_of(report_print, FLOCK("tgkill"));
 
 	(void)state;
 	has(closed, "longest waits for a lock");
@@ -418,7 +487,8 @@ static void test_file_locks(void **state)
 /* What was not recorded is not known, which is neither none nor all. */
 static void test_not_known(void **state)
 {
-	_cleanup_free_ char *rings = text_of(report_print,
+	_cleanup_free_ char *rings = text_of(
+		report_print,
 		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":430000000,"
 		"\"complete_from_ns\":8670000000,\"threads\":["
 		"{\"tid\":7,\"name\":\"a\",\"on_cpu_ns\":45000000,\"off_cpu_ns\":null,\"samples\":30},"
@@ -429,11 +499,13 @@ static void test_not_known(void **state)
 		"{\"from_ns\":1000000000,\"to_ns\":9100000000,\"complete_ns\":7900000000,"
 		"\"focus\":{\"region\":{\"name\":\"x\",\"ns\":7000000,\"tid\":8,\"thread\":\"w\","
 		"\"on_cpu_ns\":2000000,\"off_cpu_ns\":null}}}");
-	_cleanup_free_ char *suspended = text_of(report_print,
+	_cleanup_free_ char *suspended = text_of(
+		report_print,
 		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"suspended\":{\"why\":\"it executed another program\\n\",\"ns\":7000000000}}");
 	_cleanup_free_ char *exited = text_of(report_print,
 		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"exited\":true}");
-	_cleanup_free_ char *events = text_of(report_print,
+	_cleanup_free_ char *events = text_of(
+		report_print,
 		"{\"from_ns\":1000000000,\"to_ns\":3100000000,\"threads\":[{\"tid\":8,\"name\":\"b\","
 		"\"on_cpu_ns\":null,\"off_cpu_ns\":null,\"samples\":0}],\"regions\":[{\"name\":\"serve\","
 		"\"count\":12,\"total_ns\":20000000,\"self_ns\":9000000,\"max_ns\":7310000}]}");
@@ -488,8 +560,9 @@ static void test_slow_region(void **state)
 	has(all, "regions of the program\n");
 	has(all, "serve      12  7.31 ms  20.0 ms  9.00 ms\n");
 	has(all, "... and 3 more\n");
-	has(all, "1. 7.31 ms  serve in worker (tid 8), began 200 ms before the end: 200 us on the CPU, "
-		 "6.02 ms waiting, of 1.09 ms nothing is recorded\n");
+	has(all,
+	    "1. 7.31 ms  serve in worker (tid 8), began 200 ms before the end: 200 us on the CPU, "
+	    "6.02 ms waiting, of 1.09 ms nothing is recorded\n");
 	has(all, "waited 6.02 ms in read <- main\n");
 	has(all, "2. 5 ns  x in y (tid 9)\n");
 }
@@ -497,7 +570,8 @@ static void test_slow_region(void **state)
 /* Where every call is known there are no samples to show. */
 static void test_functions(void **state)
 {
-	_cleanup_free_ char *text = text_of(report_print,
+	_cleanup_free_ char *text = text_of(
+		report_print,
 		"{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":0,\"calls\":12,\"traced_ns\":5000,"
 		"\"outside_ns\":2000000}],\"heaviest\":[],"
 		"\"functions\":[{\"name\":\"re\\u001bad\",\"calls\":3,\"self_ns\":400,\"outside_ns\":2000000,"
@@ -513,7 +587,8 @@ static void test_functions(void **state)
 /* Of a stepped program no time is told: it would be the stepper's. */
 static void test_stepped(void **state)
 {
-	_cleanup_free_ char *text = text_of(report_print,
+	_cleanup_free_ char *text = text_of(
+		report_print,
 		"{\"stepped\":true,\"from_ns\":0,\"to_ns\":2000000000,"
 		"\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":0,\"calls\":12,\"instructions\":345}],"
 		"\"functions\":[{\"name\":\"re\\u001bad\",\"calls\":3,\"instructions\":77},7]}");
@@ -533,9 +608,10 @@ static void test_stepped(void **state)
 static void test_omitted(void **state)
 {
 	_cleanup_free_ char *text =
-		text_of(report_print, "{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":10}],"
-				      "\"threads_omitted\":900,\"samples_omitted\":30,"
-				      "\"heaviest\":[{\"stack\":[\"main\"],\"samples\":20,\"ns\":20000000}]}");
+		text_of(report_print,
+			"{\"threads\":[{\"tid\":7,\"name\":\"a\",\"samples\":10}],"
+			"\"threads_omitted\":900,\"samples_omitted\":30,"
+			"\"heaviest\":[{\"stack\":[\"main\"],\"samples\":20,\"ns\":20000000}]}");
 
 	(void)state;
 	has(text, "50.0 %");
@@ -546,7 +622,7 @@ static void test_odd_summaries(void **state)
 {
 	static const char *const odd[] = {
 		NULL,
-		
+
 		"[]",
 		"7",
 		"{}",
@@ -608,7 +684,8 @@ static void test_target_pending(void **state)
 {
 	_cleanup_free_ char *text = text_of(view_target, pending);
 
-	has(text, "stacks dwarf until its files have been looked at, waits on, recorded by cpu events\n");
+	has(text,
+	    "stacks dwarf until its files have been looked at, waits on, recorded by cpu events\n");
 }
 
 static void test_target(void **state)
@@ -626,11 +703,15 @@ static void test_target(void **state)
 	has(text, "8.0 MiB of rings, 12 file descriptors");
 }
 
-/* How far a ring of trace looks back nobody knows, and it does not say that it is not at all, or as far as its waits. */
+/*
+ * How far a ring of trace looks back nobody knows, and it does not say that it is not at all, or as
+ * far as its waits.
+ */
 static void test_target_of_pt(void **state)
 {
-	static const char pt[] = "{\"id\":\"t5\",\"pid\":7,\"comm\":\"life\",\"state\":\"armed\",\"backend\":\"pt\",\"lookback_ns\":12300000000,"
-				 "\"pt\":{\"timing\":\"normal\",\"ring_bytes\":4096,\"cpus\":2}}";
+	static const char pt[] =
+		"{\"id\":\"t5\",\"pid\":7,\"comm\":\"life\",\"state\":\"armed\",\"backend\":\"pt\",\"lookback_ns\":12300000000,"
+		"\"pt\":{\"timing\":\"normal\",\"ring_bytes\":4096,\"cpus\":2}}";
 	_cleanup_free_ char *text = text_of(view_target, pt), *json = NULL, *list = NULL;
 
 	has(text, "look-back   not measured");
@@ -670,8 +751,12 @@ static void test_snapshot(void **state)
 		"\"files\":[{\"name\":\"perf.data\",\"size\":1024}],\"blind_ns\":5000}");
 	_cleanup_free_ char *empty = text_of(view_snapshot, "{}");
 	/* not by one of its processes */
-	_cleanup_free_ char *unit = text_of(view_snapshot, "{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"unit\":\"nginx.service\"}");
-	_cleanup_free_ char *host = text_of(view_snapshot, "{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"unit\":\"/\"}");
+	_cleanup_free_ char *unit = text_of(
+		view_snapshot,
+		"{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"unit\":\"nginx.service\"}");
+	_cleanup_free_ char *host = text_of(
+		view_snapshot,
+		"{\"id\":\"s\",\"target\":\"t3\",\"pid\":1234,\"comm\":\"x\",\"unit\":\"/\"}");
 
 	has(text, "snapshot s of x (pid 1234, target t3)\n");
 	has(unit, "snapshot s of unit nginx.service (target t3)\n");

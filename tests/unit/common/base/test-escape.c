@@ -26,7 +26,8 @@ static void test_plain_text_is_kept(void **state)
 	check("", 0, "");
 	check("nginx: worker (3)", 17, "nginx: worker (3)");
 	check("a\\b", 3, "a\\b");
-	check("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82", 15, "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82");
+	check("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82", 15,
+	      "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82");
 }
 
 static void test_controls_are_escaped(void **state)

@@ -65,7 +65,10 @@ static void test_walk(void **state)
 	assert_int_equal(sum, 500500);
 }
 
-/* The order of an ordered map shows in traces: it is part of what decoding the same input again must give. */
+/*
+ * The order of an ordered map shows in traces: it is part of what decoding the same input again
+ * must give.
+ */
 static void test_order(void **state)
 {
 	static const uint64_t expected[] = {4002, 4000, 1, 4003, 4001};
@@ -93,7 +96,10 @@ static void test_more_bytes(void **state)
 	assert_int_equal(bytes, m.size * sizeof(*m.slots));
 }
 
-/* At the bound (and so without memory) nothing changes, and what is there can be read, replaced by nobody, and dropped. */
+/*
+ * At the bound (and so without memory) nothing changes, and what is there can be read, replaced by
+ * nobody, and dropped.
+ */
 static void test_bound(void **state)
 {
 	struct hashmap_slot slot = {.id = 5, .value = 7};

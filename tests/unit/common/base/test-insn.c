@@ -179,9 +179,10 @@ static void check(const struct vector *v, bool is64)
 			fail_msg("%s: no instruction", v->what);
 		if (insn.length != v->len || insn.kind != v->kind || insn.offset != v->offset ||
 		    insn.is_syscall != v->is_syscall)
-			fail_msg("%s: length %u kind %u offset %d syscall %d", v->what, insn.length, insn.kind,
-				 (int)insn.offset, insn.is_syscall);
-		assert_int_equal(insn_is_branch(&insn), v->kind >= INSN_COND && v->kind <= INSN_FAR_JUMP);
+			fail_msg("%s: length %u kind %u offset %d syscall %d", v->what, insn.length,
+				 insn.kind, (int)insn.offset, insn.is_syscall);
+		assert_int_equal(insn_is_branch(&insn),
+				 v->kind >= INSN_COND && v->kind <= INSN_FAR_JUMP);
 	}
 	/* Cut short it is nothing, and no byte behind the cut is read. */
 	for (size_t n = 0; n < v->len; n++) {
@@ -231,11 +232,16 @@ static void test_too_long(void **state)
 	assert_false(insn_decode(code, sizeof(code), true, &insn));
 }
 
-/* An operand size prefix counts for what it is in front of; REX in front of a prefix counts for nothing. */
+/*
+ * An operand size prefix counts for what it is in front of; REX in front of a prefix counts for
+ * nothing.
+ */
 static void test_prefixes(void **state)
 {
-	static const uint8_t call[] = {0x66, 0x48, 0xe8, 0x10, 0x00, 0x00, 0x00};	   /* __tls_get_addr */
-	static const uint8_t rex_then_66[] = {0x48, 0x66, 0xb8, 0x22, 0x11, 0x00, 0x00}; /* mov $0x1122,%ax */
+	/* __tls_get_addr */
+	static const uint8_t call[] = {0x66, 0x48, 0xe8, 0x10, 0x00, 0x00, 0x00};
+	/* mov $0x1122,%ax */
+	static const uint8_t rex_then_66[] = {0x48, 0x66, 0xb8, 0x22, 0x11, 0x00, 0x00};
 	struct insn insn;
 
 	(void)state;

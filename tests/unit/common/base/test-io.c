@@ -106,7 +106,8 @@ static void test_read_file_does_not_wait_for_a_fifo(void **state)
 	assert_non_null(mkdtemp(dir));
 	(void)snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(io_read_file_at(AT_FDCWD, path, 10, &text, NULL), 0); /* no writer: at its end */
+	/* no writer: at its end */
+	assert_int_equal(io_read_file_at(AT_FDCWD, path, 10, &text, NULL), 0);
 	free(text);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(rmdir(dir), 0);

@@ -56,7 +56,8 @@ static void test_reused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_set), cmocka_unit_test(test_reused)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_set),
+					   cmocka_unit_test(test_reused)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,8 +48,10 @@ static void test_lengths(void **state)
 	static const struct {
 		const char *text;
 		enum printf_length length;
-	} cases[] = {{"d", PRINTF_LENGTH_NONE}, {"hhd", PRINTF_LENGTH_HH}, {"hd", PRINTF_LENGTH_H}, {"ld", PRINTF_LENGTH_L},
-		     {"lld", PRINTF_LENGTH_LL}, {"jd", PRINTF_LENGTH_J}, {"zd", PRINTF_LENGTH_Z}, {"td", PRINTF_LENGTH_T},
+	} cases[] = {{"d", PRINTF_LENGTH_NONE}, {"hhd", PRINTF_LENGTH_HH},
+		     {"hd", PRINTF_LENGTH_H},   {"ld", PRINTF_LENGTH_L},
+		     {"lld", PRINTF_LENGTH_LL}, {"jd", PRINTF_LENGTH_J},
+		     {"zd", PRINTF_LENGTH_Z},   {"td", PRINTF_LENGTH_T},
 		     {"Ld", PRINTF_LENGTH_LD}};
 	struct printf_spec s;
 
@@ -64,7 +66,8 @@ static void test_lengths(void **state)
 /* A stranger's numbers, and ends in the middle. */
 static void test_broken(void **state)
 {
-	static const char cut[] = "5d", *const ends[] = {"", "-", "5", "*", ".", ".5", ".*", "l", "ll", "h", "C", "1$d", "m"};
+	static const char cut[] = "5d", *const ends[] = {"",  "-",  "5", "*", ".",   ".5", ".*",
+							 "l", "ll", "h", "C", "1$d", "m"};
 	struct printf_spec s;
 
 	(void)state;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Directories that appear whole, and the removal and walking of trees that somebody may have tampered with. */
+/*
+ * Directories that appear whole, and the removal and walking of trees that somebody may have
+ * tampered with.
+ */
 #include "common/base/safefile.h"
 
 #include <errno.h>
@@ -177,7 +180,10 @@ static void test_write_and_copy(void **state)
 	assert_true(total > 0 && free_bytes <= total);
 }
 
-/* What somebody has open stays, with its directories; what nobody has goes. In the end all goes, and holds no space. */
+/*
+ * What somebody has open stays, with its directories; what nobody has goes. In the end all goes,
+ * and holds no space.
+ */
 static void test_remove_closed(void **state)
 {
 	uint64_t left = 0, size;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Brackets of clocks: what is noticed, what is kept, and that a converted time is right within its stated error. */
+/*
+ * Brackets of clocks: what is noticed, what is kept, and that a converted time is right within its
+ * stated error.
+ */
 #include "common/bundle/clocks.h"
 
 #include <errno.h>
@@ -21,7 +24,9 @@ static int setup(void **state)
 	return 0;
 }
 
-/* At second `s`: MONOTONIC runs `ppm` faster than RAW; the wall clock and the sleep are as given. */
+/*
+ * At second `s`: MONOTONIC runs `ppm` faster than RAW; the wall clock and the sleep are as given.
+ */
 static struct clocks_bracket at(uint64_t s, int ppm, uint64_t slept, int64_t step)
 {
 	struct clocks_bracket b = {.raw = 100 * S + s * S, .width_ns = 100};
@@ -90,8 +95,14 @@ static void test_events(void **state)
 		if (c.events[i].kind == CLOCK_EVENT_SUSPEND)
 			for (size_t k = 1; k < c.n_brackets; k++)
 				if (c.brackets[k].monotonic == c.events[i].monotonic) {
-					assert_int_equal(json_object_get_uint64(json_object_object_get(gap, "from_ns")), c.brackets[k - 1].raw);
-					assert_int_equal(json_object_get_uint64(json_object_object_get(gap, "to_ns")), c.brackets[k].raw);
+					assert_int_equal(json_object_get_uint64(
+								 json_object_object_get(gap,
+											"from_ns")),
+							 c.brackets[k - 1].raw);
+					assert_int_equal(json_object_get_uint64(
+								 json_object_object_get(gap,
+											"to_ns")),
+							 c.brackets[k].raw);
 				}
 	clocks_add_suspends(&c, UINT64_MAX, gaps);
 	assert_int_equal(json_object_array_length(gaps), 1);
@@ -157,7 +168,8 @@ static void test_back(void **state)
 	raw = clocks_monotonic_to_raw(&c, 201 * S, &segment);
 	assert_true(raw > 101 * S - 40000 && raw < 101 * S);
 	/* beside the brackets it goes on without a jump */
-	assert_int_equal(clocks_monotonic_to_raw(&c, c.brackets[9].monotonic + 5, &segment), c.brackets[9].raw + 5);
+	assert_int_equal(clocks_monotonic_to_raw(&c, c.brackets[9].monotonic + 5, &segment),
+			 c.brackets[9].raw + 5);
 	assert_int_equal(clocks_monotonic_to_raw(&c, 200 * S - 5, &segment), 100 * S - 4);
 	raw = clocks_monotonic_to_raw(&c, 150 * S, &segment);
 	assert_int_equal(clocks_raw_to_monotonic(&c, raw, &m, &e), 0);
@@ -186,7 +198,8 @@ static void test_this_machine(void **state)
 #define T(f) cmocka_unit_test_setup(f, setup)
 int main(void)
 {
-	const struct CMUnitTest tests[] = {T(test_conversion), T(test_events), T(test_bounds), T(test_back), T(test_this_machine)};
+	const struct CMUnitTest tests[] = {T(test_conversion), T(test_events), T(test_bounds),
+					   T(test_back), T(test_this_machine)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

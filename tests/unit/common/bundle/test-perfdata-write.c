@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The perf.data writer: what it refuses, what it counts, and that stock perf reads the file without a word on
- * stderr and finds as many samples, comms and maps as were counted.
+ * The perf.data writer: what it refuses, what it counts, and that stock perf reads the file without
+ * a word on stderr and finds as many samples, comms and maps as were counted.
  */
 #include "common/bundle/perfdata_write.h"
 
@@ -102,7 +102,8 @@ static struct perf_event_attr attr_of(uint32_t type, uint64_t config, uint64_t s
 
 static void add_events(struct perfdata_writer *w)
 {
-	const uint64_t clock = ID_CLOCK, dwarf = ID_DWARF, sched = ID_SCHED, side[2] = {ID_SIDE, ID_SIDE + 1};
+	const uint64_t clock = ID_CLOCK, dwarf = ID_DWARF, sched = ID_SCHED,
+		       side[2] = {ID_SIDE, ID_SIDE + 1};
 	struct perf_event_attr a;
 
 	a = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, PERF_SAMPLE_CALLCHAIN);
@@ -112,7 +113,8 @@ static void add_events(struct perfdata_writer *w)
 	a.sample_regs_user = REGS_MASK;
 	a.sample_stack_user = 1024;
 	assert_int_equal(perfdata_add_event(w, "cpu-clock:dwarf", &a, &dwarf, 1), 0);
-	a = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_BPF_OUTPUT, PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_RAW);
+	a = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_BPF_OUTPUT,
+		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_RAW);
 	assert_int_equal(perfdata_add_event(w, "sched", &a, &sched, 1), 0);
 	a = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, 0);
 	a.mmap = a.mmap2 = a.comm = a.comm_exec = a.task = a.namespaces = a.context_switch = 1;
@@ -271,7 +273,8 @@ static unsigned lines(const char *path, const char *options, const char *word)
 	char command[512];
 	unsigned n;
 
-	(void)snprintf(command, sizeof(command), "perf script -i %s --force %s 2>/dev/null", path, options);
+	(void)snprintf(command, sizeof(command), "perf script -i %s --force %s 2>/dev/null", path,
+		       options);
 	assert_int_equal(run(command, word, &n), 0);
 	return n;
 }
@@ -298,18 +301,31 @@ static void test_perf_reads_it(void **state)
 	(void)snprintf(command, sizeof(command), "perf script -i %s --force 2>&1 >/dev/null", path);
 	assert_int_equal(run(command, NULL, &n), 0);
 	assert_int_equal(n, 0);
-	(void)snprintf(command, sizeof(command), "perf report --stdio -i %s --force 2>/dev/null", path);
+	(void)snprintf(command, sizeof(command), "perf report --stdio -i %s --force 2>/dev/null",
+		       path);
 	assert_int_equal(run(command, NULL, &n), 0);
 
 	assert_int_equal(lines(path, "-F event,tid", NULL), c->samples);
 	assert_int_equal(lines(path, "-F event", "cpu-clock:u-stacks"), 100);
 	assert_int_equal(lines(path, "-F event", "sched"), 100);
-	assert_int_equal(lines(path, "-F comm,tid,time,event --show-mmap-events", "PERF_RECORD_MMAP2"), c->mmaps);
-	assert_int_equal(lines(path, "-F comm,tid,time,event --show-task-events", "PERF_RECORD_COMM"), c->comms);
-	assert_int_equal(lines(path, "-F comm,tid,time,event --show-task-events", "PERF_RECORD_FORK"), 1);
-	assert_int_equal(lines(path, "-F comm,tid,time,event --show-task-events", "PERF_RECORD_EXIT"), 1);
-	assert_int_equal(lines(path, "-F comm,tid,time,event --show-switch-events", "PERF_RECORD_SWITCH"), 10);
-	assert_int_equal(lines(path, "-F comm,tid,time,event --show-namespace-events", "PERF_RECORD_NAMESPACES"), 1);
+	assert_int_equal(lines(path, "-F comm,tid,time,event --show-mmap-events",
+			       "PERF_RECORD_MMAP2"),
+			 c->mmaps);
+	assert_int_equal(lines(path, "-F comm,tid,time,event --show-task-events",
+			       "PERF_RECORD_COMM"),
+			 c->comms);
+	assert_int_equal(lines(path, "-F comm,tid,time,event --show-task-events",
+			       "PERF_RECORD_FORK"),
+			 1);
+	assert_int_equal(lines(path, "-F comm,tid,time,event --show-task-events",
+			       "PERF_RECORD_EXIT"),
+			 1);
+	assert_int_equal(lines(path, "-F comm,tid,time,event --show-switch-events",
+			       "PERF_RECORD_SWITCH"),
+			 10);
+	assert_int_equal(lines(path, "-F comm,tid,time,event --show-namespace-events",
+			       "PERF_RECORD_NAMESPACES"),
+			 1);
 	/* the thread's name is found for samples, so the order of time was restored */
 	assert_int_equal(lines(path, "-F comm,event", "worker"), 300);
 	assert_int_equal(lines(path, "--header-only", "monotonic_raw"), 2);
@@ -373,7 +389,8 @@ static void test_refuses_broken_records(void **state)
 
 	assert_int_equal(perfdata_writer_new(fd, 0, NULL, &w), 0);
 	assert_int_equal(perfdata_write(w, two, sizeof(two)), -EINVAL); /* size 0 would never end */
-	assert_int_equal(perfdata_counts(w)->records, 0);		 /* nor was the good one written */
+	/* nor was the good one written */
+	assert_int_equal(perfdata_counts(w)->records, 0);
 	two[1].size = 12;
 	assert_int_equal(perfdata_write(w, two, sizeof(two)), -EINVAL);
 	two[1].size = 16;
@@ -412,7 +429,10 @@ static void test_limit_and_cancel(void **state)
 /* The bytes of an AUXTRACE record come after it, all of them, and the next record is aligned. */
 static void test_aux(void **state)
 {
-	static const struct perfabi_auxtrace record = {.reference = 77, .idx = 3, .tid = 4001, .cpu = UINT32_MAX};
+	static const struct perfabi_auxtrace record = {.reference = 77,
+						       .idx = 3,
+						       .tid = 4001,
+						       .cpu = UINT32_MAX};
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
 	struct perf_event_header h = {.type = PERF_RECORD_SWITCH, .size = 8};
 	struct {
@@ -452,7 +472,8 @@ static void test_aux(void **state)
 	assert_memory_equal(got.bytes, "abcdefghijk\0\0\0\0", 16);
 	assert_int_equal(got.next.type, PERF_RECORD_SWITCH);
 	if (system("perf --version >/dev/null 2>&1") == 0) {
-		(void)snprintf(command, sizeof(command), "perf script -i %s --force --header-only 2>/dev/null", path);
+		(void)snprintf(command, sizeof(command),
+			       "perf script -i %s --force --header-only 2>/dev/null", path);
 		assert_int_equal(run(command, "intel_pt = 6", &n), 0);
 		assert_int_equal(n, 1);
 		assert_int_equal(run(command, "# clockid", &n), 0);
@@ -481,7 +502,8 @@ static void test_vdso(void **state)
 	assert_int_equal(perfdata_writer_new(fd, 0, NULL, &w), 0);
 	add_events(w);
 	assert_int_equal(perfdata_finish(w, &about), 0);
-	(void)snprintf(command, sizeof(command), "perf buildid-list -i %s --force 2>/dev/null", path);
+	(void)snprintf(command, sizeof(command), "perf buildid-list -i %s --force 2>/dev/null",
+		       path);
 	(void)snprintf(want + 2 * n, sizeof(want) - 2 * n, " [vdso]");
 	assert_int_equal(run(command, want, &found), 0);
 	assert_int_equal(found, 1);
@@ -489,12 +511,20 @@ static void test_vdso(void **state)
 	(void)unlink(path);
 }
 
-/* Ids that are added later, which perf finds; and files that are no perf.data, or lie about themselves, stay as they are. */
+/*
+ * Ids that are added later, which perf finds; and files that are no perf.data, or lie about
+ * themselves, stay as they are.
+ */
 static void test_added_ids(void **state)
 {
-	static const char name63[] = "/a/path/of/sixty-three/bytes/which/leaves/room/for/one/zero/on0";
-	const struct perfdata_id first[] = {{.path = "/usr/bin/one", .id = "ABCDEFGHIJKLMNOPQRST", .len = 20}, {.path = name63, .id = "01234567890123456789", .len = 20}};
-	const struct perfdata_id second = {.path = "/lib/two.so", .id = "0123456789abcdef", .len = 16};
+	static const char name63[] =
+		"/a/path/of/sixty-three/bytes/which/leaves/room/for/one/zero/on0";
+	const struct perfdata_id first[] = {
+		{.path = "/usr/bin/one", .id = "ABCDEFGHIJKLMNOPQRST", .len = 20},
+		{.path = name63, .id = "01234567890123456789", .len = 20}};
+	const struct perfdata_id second = {.path = "/lib/two.so",
+					   .id = "0123456789abcdef",
+					   .len = 16};
 	_cleanup_(perfdata_writer_freep) struct perfdata_writer *w = NULL;
 	struct perfdata_about about = ABOUT;
 	char path[64], command[256];
@@ -512,7 +542,10 @@ static void test_added_ids(void **state)
 	assert_int_equal(perfdata_ids_add(fd, &second, 1), 0);
 	if (system("perf --version >/dev/null 2>&1") == 0) {
 		(void)snprintf(command, sizeof(command), "perf buildid-list -i %s --force", path);
-		assert_int_equal(run(command, "4142434445464748494a4b4c4d4e4f5051525354 /usr/bin/one", &found), 0);
+		assert_int_equal(run(command,
+				     "4142434445464748494a4b4c4d4e4f5051525354 /usr/bin/one",
+				     &found),
+				 0);
 		assert_int_equal(found, 1);
 		assert_int_equal(run(command, name63, &found), 0);
 		assert_int_equal(found, 1);
@@ -556,9 +589,13 @@ static void test_full_disk(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_perf_reads_it),	    cmocka_unit_test(test_counts_and_losses),
-		cmocka_unit_test(test_refuses_broken_records), cmocka_unit_test(test_limit_and_cancel),
-		cmocka_unit_test(test_aux),		    cmocka_unit_test(test_vdso), cmocka_unit_test(test_added_ids),
+		cmocka_unit_test(test_perf_reads_it),
+		cmocka_unit_test(test_counts_and_losses),
+		cmocka_unit_test(test_refuses_broken_records),
+		cmocka_unit_test(test_limit_and_cancel),
+		cmocka_unit_test(test_aux),
+		cmocka_unit_test(test_vdso),
+		cmocka_unit_test(test_added_ids),
 		cmocka_unit_test(test_full_disk),
 	};
 

@@ -12,7 +12,9 @@
 /* perf's own rounding: whole and rest apart, so that nothing overflows. */
 static void test_rounding(void **state)
 {
-	const struct timeconv c = {.shift = 31, .mult = 827186432, .zero = UINT64_C(18446744073371773507)};
+	const struct timeconv c = {.shift = 31,
+				   .mult = 827186432,
+				   .zero = UINT64_C(18446744073371773507)};
 
 	(void)state;
 	assert_true(timeconv_ns(&c, UINT64_C(0x28f2695af54b)) == UINT64_C(17341479429832));
@@ -21,14 +23,16 @@ static void test_rounding(void **state)
 static void test_fit(void **state)
 {
 	/* 2.6 GHz, 100 s apart, booted long ago */
-	const struct timeconv_moment first = {UINT64_C(26) << 40, 500000000000}, last = {first.ticks + 260000000000, 600000000000};
+	const struct timeconv_moment first = {UINT64_C(26) << 40, 500000000000},
+				     last = {first.ticks + 260000000000, 600000000000};
 	struct timeconv c = timeconv_fit(&first, &last, &last);
 
 	(void)state;
 	assert_true(timeconv_ns(&c, last.ticks) == last.ns);
 	/* 32 bits of the pace are 25 ns in 100 s. */
 	assert_in_range(timeconv_ns(&c, first.ticks), first.ns - 50, first.ns + 50);
-	assert_in_range(timeconv_ns(&c, first.ticks + 26000), first.ns + 10000 - 50, first.ns + 10000 + 50);
+	assert_in_range(timeconv_ns(&c, first.ticks + 26000), first.ns + 10000 - 50,
+			first.ns + 10000 + 50);
 	c = timeconv_fit(&first, &last, &first);
 	assert_true(timeconv_ns(&c, first.ticks) == first.ns);
 }
@@ -40,10 +44,12 @@ static void test_paces(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(hz) / sizeof(hz[0]); i++) {
-		const struct timeconv_moment first = {1000, 7}, last = {1000 + hz[i] * 10, 7 + 10000000000};
+		const struct timeconv_moment first = {1000, 7},
+					     last = {1000 + hz[i] * 10, 7 + 10000000000};
 		const struct timeconv c = timeconv_fit(&first, &last, &first);
 
-		assert_in_range(timeconv_ns(&c, 1000 + hz[i]), 7 + 1000000000 - 10, 7 + 1000000000 + 10);
+		assert_in_range(timeconv_ns(&c, 1000 + hz[i]), 7 + 1000000000 - 10,
+				7 + 1000000000 + 10);
 	}
 }
 
@@ -87,8 +93,9 @@ static void test_now_goes_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rounding), cmocka_unit_test(test_fit),	cmocka_unit_test(test_paces),
-		cmocka_unit_test(test_clocks_that_go_back), cmocka_unit_test(test_anchor), cmocka_unit_test(test_now_goes_on),
+		cmocka_unit_test(test_rounding), cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_paces),    cmocka_unit_test(test_clocks_that_go_back),
+		cmocka_unit_test(test_anchor),   cmocka_unit_test(test_now_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Frames over a real socket pair: pieces of every size, descriptors where they may and may not be. */
+/*
+ * Frames over a real socket pair: pieces of every size, descriptors where they may and may not be.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -149,7 +151,9 @@ static void test_misplaced_fds(void **state)
 			assert_int_equal(frame_reader_read(&r, sv[1]), FRAME_AGAIN);
 			assert_int_equal(io_send_fds(sv[0], "\0\0\4body", 7, &null, 1, 0), 7);
 		} else /* more than there may be */
-			assert_int_equal(io_send_fds(sv[0], "\0\0\0\4body", 8, many, ARRAY_SIZE(many), 0), 8);
+			assert_int_equal(io_send_fds(sv[0], "\0\0\0\4body", 8, many,
+						     ARRAY_SIZE(many), 0),
+					 8);
 		assert_int_equal(frame_reader_read(&r, sv[1]), FRAME_E_FDS);
 		frame_reader_fini(&r);
 		(void)close(sv[0]);
@@ -234,7 +238,8 @@ static void test_deadlines(void **state)
 	make_pair(sv);
 	assert_int_equal(frame_recv(sv[0], 100, &text, NULL, fds, &n, from + 50000000), -ETIMEDOUT);
 	assert_true(io_now_ns() - from >= 50000000);
-	assert_int_equal(frame_send(sv[0], big, sizeof(big), NULL, 0, io_now_ns() + 50000000), -ETIMEDOUT);
+	assert_int_equal(frame_send(sv[0], big, sizeof(big), NULL, 0, io_now_ns() + 50000000),
+			 -ETIMEDOUT);
 	(void)close(sv[0]);
 	(void)close(sv[1]);
 }

@@ -78,7 +78,8 @@ static void test_refuses(void **state)
 		{"-9223372036854775809", "does not fit"},
 		{"18446744073709551615", "does not fit"},
 		{"1e999", "does not fit"},
-		{"11111111111111111111111111111111111111111111111111111111111111111", "does not fit"},
+		{"11111111111111111111111111111111111111111111111111111111111111111",
+		 "does not fit"},
 		{"\"", "ends in a string"},
 		{"\"\\", "ends in a string"},
 		{"\"\\x\"", "unknown escape"},
@@ -125,7 +126,8 @@ static void test_raw_nul_and_length(void **state)
 	{
 		_cleanup_json_ struct json_object *o = NULL;
 
-		assert_int_equal(json_parse(big, sizeof(big), sizeof(big) - 1, &o, NULL, 0), JSON_E_INVALID);
+		assert_int_equal(json_parse(big, sizeof(big), sizeof(big) - 1, &o, NULL, 0),
+				 JSON_E_INVALID);
 		assert_int_equal(json_parse(big, sizeof(big), sizeof(big), &o, NULL, 0), 0);
 	}
 }
@@ -133,7 +135,8 @@ static void test_raw_nul_and_length(void **state)
 /* Every prefix of a valid object is invalid, and no prefix is read past its end (sanitizers). */
 static void test_prefixes(void **state)
 {
-	static const char text[] = "{\"v\":1,\"id\":7,\"m\":\"\\u00e9\\ud83d\\ude00\xe2\x82\xac\",\"p\":[{},[],-1.5e3,true,null]}";
+	static const char text[] =
+		"{\"v\":1,\"id\":7,\"m\":\"\\u00e9\\ud83d\\ude00\xe2\x82\xac\",\"p\":[{},[],-1.5e3,true,null]}";
 
 	(void)state;
 	for (size_t len = 0; len < sizeof(text) - 1; len++) {
@@ -149,7 +152,8 @@ static void test_prefixes(void **state)
 
 static void test_accessors(void **state)
 {
-	static const char text[] = "{\"s\":\"x\",\"i\":-5,\"u\":7,\"b\":true,\"n\":null,\"o\":{},\"a\":[],\"d\":1.5}";
+	static const char text[] =
+		"{\"s\":\"x\",\"i\":-5,\"u\":7,\"b\":true,\"n\":null,\"o\":{},\"a\":[],\"d\":1.5}";
 	_cleanup_json_ struct json_object *o = NULL;
 	int64_t i = 99;
 	uint64_t u = 99;
@@ -213,9 +217,31 @@ static void say(struct out *o, const char *s)
 
 static void say_string(struct out *o, unsigned int number)
 {
-	static const char *const parts[] = {"a", "key", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\\\"", "\\\\", "\\/",
-		"\\b\\f\\n\\r\\t", "\\u0001", "\\u001F", "\\u007f", "\\u00e9", "\\u07ff", "\\u0800", "\\uFFFF", "\\uD83D\\uDE00",
-		"\\ud800\\udc00", "\\udbff\\udfff", "\x7f", "/", "'", " ", "\\u2028", "\\u0022\\u005c"};
+	static const char *const parts[] = {"a",
+					    "key",
+					    "\xc3\xa9",
+					    "\xe2\x82\xac",
+					    "\xf0\x9f\x98\x80",
+					    "\\\"",
+					    "\\\\",
+					    "\\/",
+					    "\\b\\f\\n\\r\\t",
+					    "\\u0001",
+					    "\\u001F",
+					    "\\u007f",
+					    "\\u00e9",
+					    "\\u07ff",
+					    "\\u0800",
+					    "\\uFFFF",
+					    "\\uD83D\\uDE00",
+					    "\\ud800\\udc00",
+					    "\\udbff\\udfff",
+					    "\x7f",
+					    "/",
+					    "'",
+					    " ",
+					    "\\u2028",
+					    "\\u0022\\u005c"};
 	char unique[16];
 
 	say(o, "\"");
@@ -230,9 +256,25 @@ static void say_string(struct out *o, unsigned int number)
 
 static void say_value(struct out *o, unsigned int depth)
 {
-	static const char *const scalars[] = {"true", "false", "null", "0", "-0", "7", "-12", "9223372036854775807",
-		"-9223372036854775808", "1.5", "-0.0", "1e5", "1E+5", "2.50e-3", "0e0", "123456789012345678.25", "-1.7976931348623157e308",
-		"4.9e-324", "1e-999"};
+	static const char *const scalars[] = {"true",
+					      "false",
+					      "null",
+					      "0",
+					      "-0",
+					      "7",
+					      "-12",
+					      "9223372036854775807",
+					      "-9223372036854775808",
+					      "1.5",
+					      "-0.0",
+					      "1e5",
+					      "1E+5",
+					      "2.50e-3",
+					      "0e0",
+					      "123456789012345678.25",
+					      "-1.7976931348623157e308",
+					      "4.9e-324",
+					      "1e-999"};
 	static const char *const spaces[] = {"", "", " ", "\n\t", "\r"};
 	unsigned int kind = dice(depth < 6 ? 5 : 3), n;
 
@@ -266,7 +308,8 @@ static void same_as_json_c(const char *text, size_t len)
 	} styles[] = {
 		{JSON_COMPACT, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE},
 		{JSON_INDENTED, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE},
-		{JSON_SPACED, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE},
+		{JSON_SPACED, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+				      JSON_C_TO_STRING_NOSLASHESCAPE},
 	};
 	_cleanup_json_ struct json_object *ours = NULL, *theirs = NULL;
 	struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 2);
@@ -325,7 +368,10 @@ static void test_made(void **state)
 	json_append_string(array, "/");
 	json_add_shared(o, "again", array);
 	(void)json_add_new_object(o, "empty");
-	assert_string_equal(json_text(o, NULL), json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	assert_string_equal(json_text(o, NULL),
+			    json_object_to_json_string_ext(o,
+							   JSON_C_TO_STRING_PLAIN |
+								   JSON_C_TO_STRING_NOSLASHESCAPE));
 	assert_string_equal(json_text(array, NULL), "[\"/\"]");
 }
 
@@ -349,7 +395,8 @@ static struct json_object *build(struct json_object *shared)
 	char key[16];
 
 	for (int i = 0; i < 30; i++) {
-		struct json_object *one = json_add_new_object(o, (snprintf(key, sizeof(key), "k%d", i), key));
+		struct json_object *one =
+			json_add_new_object(o, (snprintf(key, sizeof(key), "k%d", i), key));
 
 		json_add_string(one, "s", "text");
 		json_add_text(one, "t", "a\nb", 3);
@@ -368,8 +415,9 @@ static struct json_object *build(struct json_object *shared)
 
 static void test_no_memory(void **state)
 {
-	static const char text[] = "{\"a\":[1,-1.5,\"\\u0001x\",true,null,{}],\"b\":{\"c\":{\"d\":[[],[[]]]}},\"e\":1,\"f\":2,\"g\":3,"
-				   "\"h\":4,\"i\":5,\"j\":6,\"k\":7,\"l\":8,\"m\":9,\"n\":10,\"o\":11,\"p\":12,\"q\":13}";
+	static const char text[] =
+		"{\"a\":[1,-1.5,\"\\u0001x\",true,null,{}],\"b\":{\"c\":{\"d\":[[],[[]]]}},\"e\":1,\"f\":2,\"g\":3,"
+		"\"h\":4,\"i\":5,\"j\":6,\"k\":7,\"l\":8,\"m\":9,\"n\":10,\"o\":11,\"p\":12,\"q\":13}";
 	_cleanup_json_ struct json_object *whole = build(NULL);
 	const char *want = json_text(whole, NULL);
 	bool all = false;
@@ -408,7 +456,8 @@ static void test_no_memory(void **state)
 		else
 			assert_null(got);
 		/* Not for want of memory now: what is missing stays missing. */
-		assert_true(all || !o || got || !json_text(o, NULL) || strcmp(json_text(o, NULL), want) == 0);
+		assert_true(all || !o || got || !json_text(o, NULL) ||
+			    strcmp(json_text(o, NULL), want) == 0);
 		json_object_put(o);
 		assert_int_equal(malloc_live, before);
 	}

@@ -35,14 +35,17 @@ static void test_tables(void **state)
 		for (const struct protocol_param *p = m->params; p->name; p++) {
 			assert_true(p->doc && p->doc[0]);
 			assert_true((p->type == PARAM_CHOICE) == (p->choices != NULL));
-			if (p->type == PARAM_INT || p->type == PARAM_STRING || p->type == PARAM_STRINGS)
+			if (p->type == PARAM_INT || p->type == PARAM_STRING ||
+			    p->type == PARAM_STRINGS)
 				assert_true(p->max >= p->min && p->max > 0);
 			/* A default must pass the check that it spares. */
 			if (p->def) {
 				char text[100], why[200] = "";
 				bool quoted = p->type == PARAM_CHOICE || p->type == PARAM_STRING;
 
-				(void)snprintf(text, sizeof(text), quoted ? "{\"%s\":\"%s\"}" : "{\"%s\":%s}", p->name, p->def);
+				(void)snprintf(text, sizeof(text),
+					       quoted ? "{\"%s\":\"%s\"}" : "{\"%s\":%s}", p->name,
+					       p->def);
 				(void)check(m->name, text, why, sizeof(why));
 				if (strncmp(why, p->name, strlen(p->name)) == 0)
 					fail_msg("%s: %s", m->name, why);
@@ -71,7 +74,8 @@ static void test_good_params(void **state)
 		{"hello", "{}"},
 		{"hello", "{\"unknown\":[1,2]}"},
 		{"target.arm", "{\"pid\":1}"},
-		{"target.arm", "{\"pid\":2147483647,\"stacks\":\"dwarf\",\"waits\":false,\"fds\":[\"maps\"],\"backend\":\"sample\"}"},
+		{"target.arm",
+		 "{\"pid\":2147483647,\"stacks\":\"dwarf\",\"waits\":false,\"fds\":[\"maps\"],\"backend\":\"sample\"}"},
 		{"target.arm", "{\"unit\":\"nginx.service\",\"pid\":null}"},
 		{"target.show", "{\"target\":\"t1\"}"},
 		{"target.show", "{\"target\":77}"},
@@ -85,7 +89,9 @@ static void test_good_params(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
 		if (check(good[i][0], good[i][1], why, sizeof(why)) != API_OK)
 			fail_msg("%s %s: %s", good[i][0], good[i][1], why);
-	assert_int_equal(protocol_check_params(protocol_method_find("hello"), NULL, why, sizeof(why)), API_OK);
+	assert_int_equal(protocol_check_params(protocol_method_find("hello"), NULL, why,
+					       sizeof(why)),
+			 API_OK);
 }
 
 static void test_bad_params(void **state)
@@ -132,7 +138,8 @@ static void test_bad_params(void **state)
 
 static void test_accessors(void **state)
 {
-	_cleanup_json_ struct json_object *o = json_tokener_parse("{\"pid\":7,\"fds\":[\"maps\",\"pidfd\"],\"waits\":null}");
+	_cleanup_json_ struct json_object *o =
+		json_tokener_parse("{\"pid\":7,\"fds\":[\"maps\",\"pidfd\"],\"waits\":null}");
 	struct params p = {.method = &protocol_methods[METHOD_TARGET_ARM], .object = o};
 	struct params none = {.method = &protocol_methods[METHOD_TARGET_ARM]};
 	struct params page = {.method = &protocol_methods[METHOD_TARGET_LIST]};
@@ -166,14 +173,20 @@ static void test_target(void **state)
 
 static void test_messages(void **state)
 {
-	_cleanup_json_ struct json_object *q = protocol_request(-3, "ping", NULL, 0), *r = protocol_result(7, json_object_new_object(), 2),
-					  *e = protocol_error(false, 0, API_GONE, "no"), *ev = protocol_event("x", 5, 2, json_object_new_object());
+	_cleanup_json_ struct json_object *q = protocol_request(-3, "ping", NULL, 0),
+					  *r = protocol_result(7, json_object_new_object(), 2),
+					  *e = protocol_error(false, 0, API_GONE, "no"),
+					  *ev = protocol_event("x", 5, 2, json_object_new_object());
 
 	(void)state;
-	assert_string_equal(json_text(q, NULL), "{\"v\":1,\"id\":-3,\"method\":\"ping\",\"params\":{}}");
+	assert_string_equal(json_text(q, NULL),
+			    "{\"v\":1,\"id\":-3,\"method\":\"ping\",\"params\":{}}");
 	assert_string_equal(json_text(r, NULL), "{\"v\":1,\"id\":7,\"result\":{},\"nfds\":2}");
-	assert_string_equal(json_text(e, NULL), "{\"v\":1,\"id\":null,\"error\":{\"code\":\"gone\",\"message\":\"no\"}}");
-	assert_string_equal(json_text(ev, NULL), "{\"v\":1,\"event\":\"x\",\"seq\":5,\"missed\":2,\"data\":{}}");
+	assert_string_equal(
+		json_text(e, NULL),
+		"{\"v\":1,\"id\":null,\"error\":{\"code\":\"gone\",\"message\":\"no\"}}");
+	assert_string_equal(json_text(ev, NULL),
+			    "{\"v\":1,\"event\":\"x\",\"seq\":5,\"missed\":2,\"data\":{}}");
 }
 
 int main(void)

@@ -90,7 +90,9 @@ static void test_end_and_full(void **state)
 	assert_int_equal(r, -EAGAIN);
 	(void)close(pair[1]);
 	pair[1] = -1;
-	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_CANCEL, o, NULL, 0, MSG_DONTWAIT), -EPIPE);
+	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_CANCEL, o, NULL, 0,
+					     MSG_DONTWAIT),
+			 -EPIPE);
 	r = decoder_packet_recv(pair[0], &p, 0);
 	assert_int_equal(r, 0);
 	json_object_put(o);
@@ -103,7 +105,8 @@ static void test_too_long(void **state)
 
 	memset(text, 'x', DECODER_PACKET_MAX_TEXT);
 	json_add_string(o, "x", text);
-	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_RESULT, o, NULL, 0, 0), -EMSGSIZE);
+	assert_int_equal(decoder_packet_send(pair[0], DECODER_PACKET_RESULT, o, NULL, 0, 0),
+			 -EMSGSIZE);
 	json_object_put(o);
 	free(text);
 }
@@ -149,7 +152,8 @@ static void test_hostile_packets(void **state)
 	memset(big, ' ', sizeof(big));
 	memcpy(big, "{}", 2);
 	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, sizeof(big), big, sizeof(big));
-	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, DECODER_PACKET_MAX_TEXT, big, sizeof(big));
+	refused(DECODER_PROTOCOL_VERSION, DECODER_PACKET_REQUEST, DECODER_PACKET_MAX_TEXT, big,
+		sizeof(big));
 	assert_int_equal(send(pair[0], "abc", 3, 0), 3);
 	assert_int_equal(decoder_packet_recv(pair[1], &p, 0), -EPROTO);
 }
@@ -188,11 +192,15 @@ static void test_verdict(void **state)
 	/* what says neither yes nor no is no */
 	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":false}", &back), 0);
 	assert_true(back.req == 1 && !back.recognised);
-	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":false,\"build_id\":\"00ff\"}", &back), 0);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":false,\"build_id\":\"00ff\"}",
+				    &back),
+			 0);
 	assert_int_equal(back.build_id_len, 2);
 	assert_int_equal(back.build_id[1], 0xff);
-	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":true,\"build_id\":\"0\"}", &back), -EPROTO);
-	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":true,\"build_id\":\"0g\"}", &back), -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":true,\"build_id\":\"0\"}", &back),
+			 -EPROTO);
+	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":true,\"build_id\":\"0g\"}", &back),
+			 -EPROTO);
 	assert_int_equal(verdict_of("{\"req\":1}", &back), -EPROTO);
 	assert_int_equal(verdict_of("{\"recognised\":true}", &back), -EPROTO);
 	assert_int_equal(verdict_of("{\"req\":1,\"recognised\":1}", &back), -EPROTO);
@@ -227,11 +235,14 @@ static void test_hostile_bodies(void **state)
 	assert_int_equal(need_of("{\"req\":1,\"kind\":\"object\",\"maj\":\"8\"}"), -EPROTO);
 	assert_int_equal(need_of("{\"req\":1,\"kind\":\"object\",\"pid\":4294967297}"), -EPROTO);
 	assert_int_equal(need_of("{\"req\":1,\"kind\":\"debug\",\"build_id\":\"abc\"}"), -EPROTO);
-	assert_int_equal(need_of("{\"req\":1,\"kind\":\"debug\",\"build_id\":\"../../etc\"}"), -EPROTO);
+	assert_int_equal(need_of("{\"req\":1,\"kind\":\"debug\",\"build_id\":\"../../etc\"}"),
+			 -EPROTO);
 	assert_int_equal(need_of("{\"req\":1,\"kind\":\"object\",\"path_hex\":\"2f00\"}"), -EPROTO);
-	(void)snprintf(text, sizeof(text), "{\"req\":1,\"kind\":\"object\",\"path\":\"%05000d\"}", 0);
+	(void)snprintf(text, sizeof(text), "{\"req\":1,\"kind\":\"object\",\"path\":\"%05000d\"}",
+		       0);
 	assert_int_equal(need_of(text), -EPROTO);
-	(void)snprintf(text, sizeof(text), "{\"req\":1,\"kind\":\"debug\",\"build_id\":\"%0100d\"}", 0);
+	(void)snprintf(text, sizeof(text), "{\"req\":1,\"kind\":\"debug\",\"build_id\":\"%0100d\"}",
+		       0);
 	assert_int_equal(need_of(text), -EPROTO);
 
 	o = json_tokener_parse("{\"stage\":\"a\\u001b[2Jb\",\"done\":1,\"total\":2}");
@@ -255,10 +266,22 @@ static void test_hostile_bodies(void **state)
 	json_object_put(o);
 	assert_int_equal(answer_of("{\"req\":3,\"found\":1}", &file), -EPROTO);
 	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{}}", &file), -EPROTO);
-	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":-1}}", &file), -EPROTO);
-	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2}}", &file), 0);
-	assert_int_equal(answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2,\"head\":\"00\"}}", &file), -EPROTO);
-	(void)snprintf(text, sizeof(text), "{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2,\"head\":\"%0100d\"}}", 0);
+	assert_int_equal(
+		answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":-1}}",
+			  &file),
+		-EPROTO);
+	assert_int_equal(
+		answer_of("{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2}}", &file),
+		0);
+	assert_int_equal(
+		answer_of(
+			"{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2,\"head\":\"00\"}}",
+			&file),
+		-EPROTO);
+	(void)snprintf(
+		text, sizeof(text),
+		"{\"req\":3,\"found\":true,\"note\":{\"mtime_ns\":1,\"size\":2,\"head\":\"%0100d\"}}",
+		0);
 	assert_int_equal(answer_of(text, &file), -EPROTO);
 }
 
@@ -276,7 +299,8 @@ static void test_answer(void **state)
 	o = file_answer_to_json(&file);
 	assert_int_equal(file_answer_from_json(o, &back), 0);
 	json_object_put(o);
-	assert_true(back.noted && back.note.mtime_ns == -5 && back.note.size == 1ull << 40 && back.note.has_head);
+	assert_true(back.noted && back.note.mtime_ns == -5 && back.note.size == 1ull << 40 &&
+		    back.note.has_head);
 	assert_memory_equal(back.note.head, file.note.head, sizeof(file.note.head));
 }
 

@@ -57,23 +57,30 @@ static void on_end(struct decoder *d, const struct decoder_outcome *outcome, voi
 /* It waits for its answer, and ends whatever becomes of that. */
 static struct scene ask(long nth)
 {
-	static const struct decoder_callbacks callbacks = {.on_request = on_request, .on_end = on_end};
+	static const struct decoder_callbacks callbacks = {.on_request = on_request,
+							   .on_end = on_end};
 	const char *build = getenv("TRACERD_BUILD");
 	struct scene s = {.nth = nth};
-	struct json_object *job = json_object_new_object(), *options = json_add_new_object(job, "options");
+	struct json_object *job = json_object_new_object(),
+			   *options = json_add_new_object(job, "options");
 	struct decoder *d = NULL;
 	char path[4096];
 
-	(void)snprintf(path, sizeof(path), "%s/tests/unit/daemon/snapshot/fake-decoder", build ? build : ".");
+	(void)snprintf(path, sizeof(path), "%s/tests/unit/daemon/snapshot/fake-decoder",
+		       build ? build : ".");
 	json_add_string(options, "behave", "silent /proc/self/status");
-	assert_int_equal(decoder_start(&(struct decoder_options){.path = path}, job, NULL, 0, &callbacks, &s, &d), 0);
+	assert_int_equal(decoder_start(&(struct decoder_options){.path = path}, job, NULL, 0,
+				       &callbacks, &s, &d),
+			 0);
 	json_object_put(job);
 	for (unsigned int i = 0; !s.ended; i++) {
 		struct pollfd fds[DECODER_N_FDS];
 
 		decoder_poll(d, fds);
 		if (poll(fds, DECODER_N_FDS, END_MS) == 0)
-			fail_msg("a decoder still waits for its answer, whose allocation %ld failed", nth);
+			fail_msg(
+				"a decoder still waits for its answer, whose allocation %ld failed",
+				nth);
 		if (i == 10000)
 			fail_msg("it is asked for what it says again and again");
 		(void)decoder_dispatch(d);
@@ -92,7 +99,8 @@ static void test_answer_without_memory(void **state)
 		s = ask(n);
 		if (s.nth == 0) {
 			assert_int_equal(s.end, DECODER_CRASHED);
-			assert_string_equal(s.message, "the decoder was killed: no memory for an answer to it");
+			assert_string_equal(
+				s.message, "the decoder was killed: no memory for an answer to it");
 		}
 	}
 	assert_int_equal(s.end, DECODER_DONE);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The opener against a target's root that its owner has prepared: links, FIFOs, directories, foreign files. */
+/*
+ * The opener against a target's root that its owner has prepared: links, FIFOs, directories,
+ * foreign files.
+ */
 #include "common/decoder/opener.h"
 
 #include <errno.h>
@@ -53,7 +56,9 @@ static int setup(void **state)
 	file_at("usr/lib/debug/.dwz/x.debug", ELF, 0644);
 	file_at("tmp/perf-42.map", "1000 10 jitted\n", 0644);
 	assert_int_equal(symlinkat("/etc/passwd", root_fd, "usr/bin/absolute"), 0);
-	assert_int_equal(symlinkat("../../../../../../../../etc/passwd", root_fd, "usr/bin/climbing"), 0);
+	assert_int_equal(symlinkat("../../../../../../../../etc/passwd", root_fd,
+				   "usr/bin/climbing"),
+			 0);
 	assert_int_equal(symlinkat("app", root_fd, "usr/bin/alias"), 0);
 	assert_int_equal(symlinkat("/proc/self/root/etc/passwd", root_fd, "usr/bin/magic"), 0);
 	assert_int_equal(symlinkat("perf-42.map", root_fd, "tmp/perf-43.map"), 0);
@@ -78,9 +83,14 @@ static int mapped_fd = -1;
 
 static bool ask(bool strict, uid_t uid, const struct file_request *request)
 {
-	const struct opener_options options = {
-		.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .root_fd = root_fd, .root_source = OPENER_TARGET,
-		.mapped_fd = mapped_fd, .strict = strict, .uid = uid};
+	const struct opener_options options = {.bundle_fd = -1,
+					       .images_fd = -1,
+					       .symfs_fd = -1,
+					       .root_fd = root_fd,
+					       .root_source = OPENER_TARGET,
+					       .mapped_fd = mapped_fd,
+					       .strict = strict,
+					       .uid = uid};
 	struct opener *o;
 	bool found;
 
@@ -101,7 +111,8 @@ static struct file_request need_of(enum file_request_kind kind, const char *path
 	struct stat st;
 
 	(void)snprintf(n.path, sizeof(n.path), "%s", path);
-	if (kind == FILE_REQUEST_OBJECT && fstatat(root_fd, path + strspn(path, "/"), &st, 0) == 0) {
+	if (kind == FILE_REQUEST_OBJECT &&
+	    fstatat(root_fd, path + strspn(path, "/"), &st, 0) == 0) {
 		n.maj = major(st.st_dev);
 		n.min = minor(st.st_dev);
 		n.ino = st.st_ino;
@@ -148,8 +159,12 @@ static void test_objects(void **state)
 /* Code that is no ELF file: the very file of the record, offline, or what a user has put there. */
 static void test_flat_code(void **state)
 {
-	const struct opener_options options = {
-		.bundle_fd = -1, .images_fd = -1, .symfs_fd = root_fd, .root_fd = -1, .mapped_fd = -1, .strict = true};
+	const struct opener_options options = {.bundle_fd = -1,
+					       .images_fd = -1,
+					       .symfs_fd = root_fd,
+					       .root_fd = -1,
+					       .mapped_fd = -1,
+					       .strict = true};
 	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/script");
 	struct opener *o;
 
@@ -230,7 +245,10 @@ static bool perfmap(pid_t nspid, uid_t uid)
 static void test_perfmaps(void **state)
 {
 	assert_true(perfmap(42, getuid()));
-	/* another user's is not theirs, and root's neither: in a mount namespace of one's own any file can be there */
+	/*
+	 * another user's is not theirs, and root's neither: in a mount namespace of one's own any
+	 * file can be there
+	 */
 	assert_false(perfmap(42, getuid() + 1));
 	if (getuid() == 0) {
 		assert_int_equal(fchownat(root_fd, "tmp/perf-42.map", 1234, 1234, 0), 0);
@@ -243,10 +261,14 @@ static void test_perfmaps(void **state)
 	assert_false(perfmap(-1, getuid()));
 }
 
-/* Permissions are the kernel's to judge: who may not read a file is not given it, however it is found. */
+/*
+ * Permissions are the kernel's to judge: who may not read a file is not given it, however it is
+ * found.
+ */
 static void test_rights(void **state)
 {
-	struct file_request private = need_of(FILE_REQUEST_OBJECT, "/usr/bin/private"), app = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app");
+	struct file_request private = need_of(FILE_REQUEST_OBJECT, "/usr/bin/private"),
+			    app = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app");
 	struct stat st;
 
 	if (geteuid() != 0) {
@@ -276,10 +298,14 @@ static void test_rights(void **state)
 	(void)setfsuid(0);
 }
 
-/* The file of the mapping is taken before what is at its path now; one that is not the record's never is. */
+/*
+ * The file of the mapping is taken before what is at its path now; one that is not the record's
+ * never is.
+ */
 static void test_mapped(void **state)
 {
-	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app"), other = need_of(FILE_REQUEST_OBJECT, "/usr/bin/private");
+	struct file_request n = need_of(FILE_REQUEST_OBJECT, "/usr/bin/app"),
+			    other = need_of(FILE_REQUEST_OBJECT, "/usr/bin/private");
 
 	mapped_fd = openat(root_fd, "usr/bin/app", O_PATH | O_CLOEXEC);
 	assert_int_equal(renameat(root_fd, "usr/bin/private", root_fd, "usr/bin/app"), 0);
@@ -297,8 +323,12 @@ static void test_mapped(void **state)
 
 static void test_bundle(void **state)
 {
-	const struct opener_options options = {
-		.bundle_fd = -1, .images_fd = root_fd, .symfs_fd = -1, .root_fd = -1, .mapped_fd = -1, .strict = true};
+	const struct opener_options options = {.bundle_fd = -1,
+					       .images_fd = root_fd,
+					       .symfs_fd = -1,
+					       .root_fd = -1,
+					       .mapped_fd = -1,
+					       .strict = true};
 	struct file_request n = {.kind = FILE_REQUEST_OBJECT, .maj = 1, .min = 2, .ino = 3};
 	struct opener *o;
 
@@ -317,14 +347,38 @@ static void test_bundle(void **state)
 	opener_free(o);
 }
 
-/* Event rings come out of the bundle's own directory, by the names that a daemon gives, and from nowhere else. */
+/*
+ * Event rings come out of the bundle's own directory, by the names that a daemon gives, and from
+ * nowhere else.
+ */
 static void test_rings(void **state)
 {
 	static const char *const none[] = {
-		"", "rings", "rings/", "rings/.ring", "rings/1.ring", "rings/1-2", "rings/1-2.rin", "rings/1-2.ring ", "rings/1-2.ringx",
-		"rings/a-2.ring", "rings/1-b.ring", "rings/-1-2.ring", "rings/1--2.ring", "rings/1-2-.ring", "rings/1-2-3-4.ring",
-		"rings/../rings/1-2.ring", "rings//1-2.ring", "/rings/1-2.ring", "./rings/1-2.ring", "meta.json", "rings/1-2\n.ring",
-		"rings/111111111111111111111-2.ring", "usr/bin/app", "/usr/bin/app", "perf.data",
+		"",
+		"rings",
+		"rings/",
+		"rings/.ring",
+		"rings/1.ring",
+		"rings/1-2",
+		"rings/1-2.rin",
+		"rings/1-2.ring ",
+		"rings/1-2.ringx",
+		"rings/a-2.ring",
+		"rings/1-b.ring",
+		"rings/-1-2.ring",
+		"rings/1--2.ring",
+		"rings/1-2-.ring",
+		"rings/1-2-3-4.ring",
+		"rings/../rings/1-2.ring",
+		"rings//1-2.ring",
+		"/rings/1-2.ring",
+		"./rings/1-2.ring",
+		"meta.json",
+		"rings/1-2\n.ring",
+		"rings/111111111111111111111-2.ring",
+		"usr/bin/app",
+		"/usr/bin/app",
+		"perf.data",
 	};
 	struct opener_options options = {
 		.bundle_fd = root_fd, .images_fd = root_fd, .symfs_fd = root_fd, .root_fd = root_fd,
@@ -344,13 +398,17 @@ static void test_rings(void **state)
 		assert_int_equal(answer.fd, -1);
 		assert_non_null(strstr(answer.why, "not the name"));
 	}
-	for (const char **p = (const char *[]){"rings/5-5.ring", "rings/6-6.ring", "rings/7-7.ring", NULL}; *p; p++) {
+	for (const char **p =
+		     (const char *[]){"rings/5-5.ring", "rings/6-6.ring", "rings/7-7.ring", NULL};
+	     *p; p++) {
 		(void)strcpy(n.path, *p);
 		assert_int_equal(opener_open(o, &n, &answer), 0);
 		assert_int_equal(answer.fd, -1);
 		assert_true(answer.why[0]);
 	}
-	for (const char **p = (const char *[]){"rings/1-2.ring", "rings/12-18446744073709551615-3.ring", NULL}; *p; p++) {
+	for (const char **p = (const char *[]){"rings/1-2.ring",
+					       "rings/12-18446744073709551615-3.ring", NULL};
+	     *p; p++) {
 		(void)strcpy(n.path, *p);
 		assert_int_equal(opener_open(o, &n, &answer), 0);
 		assert_true(answer.fd >= 0);
@@ -372,8 +430,9 @@ static void test_rings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_objects), T(test_flat_code), T(test_changed), T(test_debug), T(test_perfmaps), T(test_rights), T(test_mapped),
-		T(test_bundle), T(test_rings),
+		T(test_objects), T(test_flat_code), T(test_changed),
+		T(test_debug),   T(test_perfmaps),  T(test_rights),
+		T(test_mapped),  T(test_bundle),    T(test_rings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,10 @@ static void test_end(void **state)
 	assert_int_equal(closer_new(base, &closer), 0);
 	for (size_t i = 0; i < JOBS; i++)
 		closer_call(closer, count, &i, sizeof(i), 1);
-	/* The thread has done the first ones, and the loop, which does not run, has not heard of that. */
+	/*
+	 * The thread has done the first ones, and the loop, which does not run, has not heard of
+	 * that.
+	 */
 	while (atomic_load(&calls[0]) == 0)
 		(void)usleep(STEP_US);
 	closer_stop(closer);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What /proc/PID/status says of a process's rights, also where its name tries to say more, or where the text is broken. */
+/*
+ * What /proc/PID/status says of a process's rights, also where its name tries to say more, or where
+ * the text is broken.
+ */
 #include "daemon/base/cred.h"
 
 #include <errno.h>
@@ -34,7 +37,8 @@ static void test_fields(void **state)
 	struct cred *a, *b, *c;
 
 	(void)state;
-	assert_int_equal(cred_parse(TEXT("x", "1\t2\t3\t4", "5\t6\t7\t8", "9 10 4294967295 "), &a), 0);
+	assert_int_equal(cred_parse(TEXT("x", "1\t2\t3\t4", "5\t6\t7\t8", "9 10 4294967295 "), &a),
+			 0);
 	assert_int_equal(a->uid, 4);
 	assert_int_equal(a->gid, 8);
 	assert_int_equal(a->n_groups, 3);
@@ -61,7 +65,9 @@ static void test_hostile_name(void **state)
 	struct cred *cred;
 
 	(void)state;
-	assert_int_equal(cred_parse(TEXT("Uid:\\nUid:\t0\t0", "4\t4\t4\t4", "8\t8\t8\t8", "9 "), &cred), 0);
+	assert_int_equal(cred_parse(TEXT("Uid:\\nUid:\t0\t0", "4\t4\t4\t4", "8\t8\t8\t8", "9 "),
+				    &cred),
+			 0);
 	assert_int_equal(cred->uid, 4);
 	assert_int_equal(cred->n_groups, 1);
 	(void)cred_unref(cred);
@@ -74,7 +80,10 @@ static void test_broken(void **state)
 	char text[sizeof(whole)];
 
 	(void)state;
-	/* Cut anywhere before the end of the groups it is no answer: a group that lacks may be one that takes rights away. */
+	/*
+	 * Cut anywhere before the end of the groups it is no answer: a group that lacks may be one
+	 * that takes rights away.
+	 */
 	for (size_t n = 0; n <= end; n++) {
 		memcpy(text, whole, n);
 		text[n] = '\0';
@@ -86,7 +95,8 @@ static void test_broken(void **state)
 	assert_int_equal(parse(TEXT("x", "4\t4\t4\t-4", "8\t8\t8\t8", "9 ")), -EBADMSG);
 	assert_int_equal(parse(TEXT("x", "4\t4\t4\t4294967296", "8\t8\t8\t8", "9 ")), -EBADMSG);
 	assert_int_equal(parse(TEXT("x", "4\t4\t4\t4", "8\t8\t8\t8", "9 ten ")), -EBADMSG);
-	assert_int_equal(parse(TEXT("x", "4\t4\t4\t4", "8\t8\t8\t8", "99999999999999999999999 ")), -EBADMSG);
+	assert_int_equal(parse(TEXT("x", "4\t4\t4\t4", "8\t8\t8\t8", "99999999999999999999999 ")),
+			 -EBADMSG);
 }
 
 static void test_many_groups(void **state)
@@ -96,7 +106,8 @@ static void test_many_groups(void **state)
 
 	(void)state;
 	for (size_t groups = OPENER_MAX_GROUPS; groups <= OPENER_MAX_GROUPS + 1; groups++) {
-		char *p = text + sprintf(text, "Name:\tx\nUid:\t4\t4\t4\t4\nGid:\t8\t8\t8\t8\nGroups:\t");
+		char *p = text +
+			  sprintf(text, "Name:\tx\nUid:\t4\t4\t4\t4\nGid:\t8\t8\t8\t8\nGroups:\t");
 
 		for (size_t i = 0; i < groups; i++)
 			p += sprintf(p, "%zu ", i);
@@ -150,8 +161,10 @@ static int not_dumpable(int proc)
 /* Even where it has itself looked into. */
 static int other_group(int proc)
 {
-	return setresgid(4711, 4712, 4712) < 0 || setresuid(4711, 4711, 4711) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0 ? 99
-														     : plain(proc);
+	return setresgid(4711, 4712, 4712) < 0 || setresuid(4711, 4711, 4711) < 0 ||
+			       prctl(PR_SET_DUMPABLE, 1) < 0
+		       ? 99
+		       : plain(proc);
 }
 
 static int kept_user(int proc)

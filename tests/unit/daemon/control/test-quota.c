@@ -61,11 +61,16 @@ static void test_amounts(void **state)
 	assert_int_equal(quota_charge(&q, SOMEBODY, QUOTA_RING_BYTES, 1 << 20, &a), 0);
 	assert_int_equal(quota_charge(&q, SOMEBODY, QUOTA_RING_BYTES, 1, &b), QUOTA_E_EXCEEDED);
 	/* A sum that wraps is no sum, whoever asks. */
-	assert_int_equal(quota_charge(&q, SOMEBODY, QUOTA_RING_BYTES, UINT64_MAX, &b), QUOTA_E_EXCEEDED);
-	assert_int_equal(quota_charge_forced(&q, SOMEBODY, QUOTA_RING_BYTES, UINT64_MAX, &b), QUOTA_E_EXCEEDED);
+	assert_int_equal(quota_charge(&q, SOMEBODY, QUOTA_RING_BYTES, UINT64_MAX, &b),
+			 QUOTA_E_EXCEEDED);
+	assert_int_equal(quota_charge_forced(&q, SOMEBODY, QUOTA_RING_BYTES, UINT64_MAX, &b),
+			 QUOTA_E_EXCEEDED);
 	assert_int_equal(quota_charge_forced(&q, SOMEBODY, QUOTA_RING_BYTES, 5, &b), 0);
 	assert_int_equal(quota_used(&q, SOMEBODY, QUOTA_RING_BYTES), (1 << 20) + 5);
-	/* An amount that is known only later is what is refunded, and what others may have beside it. */
+	/*
+	 * An amount that is known only later is what is refunded, and what others may have beside
+	 * it.
+	 */
 	quota_resize(&b, 100);
 	assert_int_equal(quota_used(&q, SOMEBODY, QUOTA_RING_BYTES), (1 << 20) + 100);
 	assert_int_equal(q.totals[QUOTA_RING_BYTES], (1 << 20) + 100);

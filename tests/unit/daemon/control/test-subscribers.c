@@ -45,7 +45,9 @@ static void test_visibility(void **state)
 	assert_int_equal(subscriber_new(h, 0, true, UINT64_MAX, deliver, &admin, &s[0]), 0);
 	assert_int_equal(subscriber_new(h, 1000, false, UINT64_MAX, deliver, &owner, &s[1]), 0);
 	assert_int_equal(subscriber_new(h, 1001, false, UINT64_MAX, deliver, &other, &s[2]), 0);
-	assert_int_equal(subscriber_new(h, 1000, false, only("target.state"), deliver, &picky, &s[3]), 0);
+	assert_int_equal(subscriber_new(h, 1000, false, only("target.state"), deliver, &picky,
+					&s[3]),
+			 0);
 	hub_emit(h, "snapshot.state", 1000, json_object_new_object());
 	assert_int_equal(admin.got, 1);
 	assert_int_equal(owner.got, 1);

@@ -6,8 +6,8 @@
 #define KERNEL_IP 0xffffffff81000000ULL
 
 const struct record_layout record_dwarf_layout = {
-	.sample_type = PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_RAW |
-		       PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
+	.sample_type = PERFABI_SAMPLE_ID_TYPE | PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN |
+		       PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
 	.regs_user = 0x7,
 };
 
@@ -27,7 +27,8 @@ static void put32(struct record_made *b, uint32_t v)
 	put(b, &v, 4);
 }
 
-void record_make(struct record_made *b, const struct tracerd_sched_event *ev, uint32_t pid, uint32_t tid)
+void record_make(struct record_made *b, const struct tracerd_sched_event *ev, uint32_t pid,
+		 uint32_t tid)
 {
 	struct perf_event_header h = {.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_KERNEL};
 	uint8_t stack[RECORD_STACK_BYTES];

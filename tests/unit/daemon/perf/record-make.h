@@ -19,4 +19,5 @@ struct record_made {
 };
 
 /* Time 1000, id 77, two frames of the kernel's and the frames 0x401000 and 0x402000. */
-void record_make(struct record_made *b, const struct tracerd_sched_event *ev, uint32_t pid, uint32_t tid);
+void record_make(struct record_made *b, const struct tracerd_sched_event *ev, uint32_t pid,
+		 uint32_t tid);

@@ -21,21 +21,26 @@ static struct cpuwatch_change changes[8];
 static int fresh(void **state)
 {
 	for (size_t i = 0; i < 4; i++) {
-		last[i] = (struct cpuwatch_reading){.at_ns = 100 * S, .lived_ns = 5 * S + i * 1000, .goes_on = true};
+		last[i] = (struct cpuwatch_reading){.at_ns = 100 * S,
+						    .lived_ns = 5 * S + i * 1000,
+						    .goes_on = true};
 		away[i] = 0;
 	}
-	watch = (struct cpuwatch){.cpus = cpus, .last = last, .away_ns = away, .n = 4, .seen_ns = 100 * S};
+	watch = (struct cpuwatch){
+		.cpus = cpus, .last = last, .away_ns = away, .n = 4, .seen_ns = 100 * S};
 	return 0;
 }
 
 /* Those that lived for so long since, and the ones that do not go on. */
-static size_t look(uint64_t now_s, const uint64_t *lived_s, unsigned int dead, const int *online, size_t n_online)
+static size_t look(uint64_t now_s, const uint64_t *lived_s, unsigned int dead, const int *online,
+		   size_t n_online)
 {
 	struct cpuwatch_reading now[4];
 
 	for (size_t i = 0; i < 4; i++)
-		now[i] = (struct cpuwatch_reading){
-			.at_ns = now_s * S, .lived_ns = 5 * S + i * 1000 + lived_s[i] * S, .goes_on = !(dead & (1u << i))};
+		now[i] = (struct cpuwatch_reading){.at_ns = now_s * S,
+						   .lived_ns = 5 * S + i * 1000 + lived_s[i] * S,
+						   .goes_on = !(dead & (1u << i))};
 	return cpuwatch_compare(&watch, now_s * S, now, online, n_online, changes, 8);
 }
 
@@ -94,7 +99,10 @@ static void test_new(void **state)
 	assert_int_equal(changes[0].since_ns, 100 * S);
 }
 
-/* An event's time goes slower than the clock, by what others do with the CPU's events: as long as it goes on, it lives. */
+/*
+ * An event's time goes slower than the clock, by what others do with the CPU's events: as long as
+ * it goes on, it lives.
+ */
 static void test_slow(void **state)
 {
 	const uint64_t once[] = {10, 7, 10, 2}, twice[] = {20, 11, 15, 3};
@@ -127,9 +135,12 @@ static void test_real(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_nothing, fresh), cmocka_unit_test_setup(test_bounced, fresh),
-		cmocka_unit_test_setup(test_away, fresh),    cmocka_unit_test_setup(test_suspended, fresh),
-		cmocka_unit_test_setup(test_new, fresh),     cmocka_unit_test_setup(test_slow, fresh),
+		cmocka_unit_test_setup(test_nothing, fresh),
+		cmocka_unit_test_setup(test_bounced, fresh),
+		cmocka_unit_test_setup(test_away, fresh),
+		cmocka_unit_test_setup(test_suspended, fresh),
+		cmocka_unit_test_setup(test_new, fresh),
+		cmocka_unit_test_setup(test_slow, fresh),
 		cmocka_unit_test(test_real),
 	};
 

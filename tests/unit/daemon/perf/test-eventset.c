@@ -16,7 +16,9 @@
 static void test_other_cpus(void **state)
 {
 	struct eventset first = {0}, set = {0};
-	struct eventset_spec spec = {.attr = {.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_DUMMY}, .join = &first};
+	struct eventset_spec spec = {.attr = {.type = PERF_TYPE_SOFTWARE,
+					      .config = PERF_COUNT_SW_DUMMY},
+				     .join = &first};
 
 	(void)state;
 	assert_int_equal(cpus_online(&first.cpus, &first.n_cpus), 0);
@@ -28,14 +30,23 @@ static void test_other_cpus(void **state)
 	free(first.cpus);
 }
 
-/* On the CPUs of another set, although more are online: a recording goes on with those that it began with. */
+/*
+ * On the CPUs of another set, although more are online: a recording goes on with those that it
+ * began with.
+ */
 static void test_cpus_of(void **state)
 {
 	const pid_t self = getpid();
 	struct eventset first = {0}, set = {0}, online = {0};
-	struct eventset_spec spec = {.attr = {.type = PERF_TYPE_SOFTWARE, .size = sizeof(spec.attr), .config = PERF_COUNT_SW_DUMMY, .disabled = 1,
+	struct eventset_spec spec = {.attr = {.type = PERF_TYPE_SOFTWARE,
+					      .size = sizeof(spec.attr),
+					      .config = PERF_COUNT_SW_DUMMY,
+					      .disabled = 1,
 					      .exclude_kernel = 1},
-				     .subjects = &self, .n_subjects = 1, .ring_bytes = 4096, .cpus_of = &online};
+				     .subjects = &self,
+				     .n_subjects = 1,
+				     .ring_bytes = 4096,
+				     .cpus_of = &online};
 	int r;
 
 	(void)state;

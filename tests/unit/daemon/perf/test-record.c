@@ -72,7 +72,9 @@ static void test_mask(void **state)
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
 	record_mask_kernel(&v);
 	assert_int_equal(*v.ip, 0);
-	/* Nothing tells how deep the kernel's part was: the mark of the user's is the first entry. */
+	/*
+	 * Nothing tells how deep the kernel's part was: the mark of the user's is the first entry.
+	 */
 	assert_int_equal(v.n_chain, 3);
 	assert_int_equal(v.chain[0], PERF_CONTEXT_USER);
 	assert_int_equal(v.chain[1], 0x401000);
@@ -81,7 +83,8 @@ static void test_mask(void **state)
 		uint64_t word;
 
 		memcpy(&word, b.bytes + at, sizeof(word));
-		assert_false(word >= UINT64_C(0xffff800000000000) && word < (uint64_t)PERF_CONTEXT_MAX);
+		assert_false(word >= UINT64_C(0xffff800000000000) &&
+			     word < (uint64_t)PERF_CONTEXT_MAX);
 	}
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
 	assert_int_equal(*v.stack_size, RECORD_STACK_BYTES);
@@ -94,7 +97,10 @@ static void test_mask(void **state)
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
 }
 
-/* The kernel skips what it could not copy of a stack, and pads the payload: both are bytes of older records. */
+/*
+ * The kernel skips what it could not copy of a stack, and pads the payload: both are bytes of older
+ * records.
+ */
 static void test_unwritten(void **state)
 {
 	struct tracerd_sched_event ev;
@@ -107,7 +113,8 @@ static void test_unwritten(void **state)
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);
 	stack = (const uint8_t *)(v.stack_size + 1);
 	pad = (const uint8_t *)v.raw + sizeof(ev);
-	memcpy((uint8_t *)v.stack_size + sizeof(uint64_t) + RECORD_STACK_BYTES, &filled, sizeof(filled));
+	memcpy((uint8_t *)v.stack_size + sizeof(uint64_t) + RECORD_STACK_BYTES, &filled,
+	       sizeof(filled));
 	memset((uint8_t *)v.raw + sizeof(ev), 0x77, 4);
 	record_clear_unwritten(&v);
 	for (size_t i = 0; i < RECORD_STACK_BYTES; i++)
@@ -118,7 +125,8 @@ static void test_unwritten(void **state)
 		assert_int_equal(pad[i], 0);
 	/* A count above the size clears nothing, and nothing behind the bytes. */
 	filled = UINT64_MAX;
-	memcpy((uint8_t *)v.stack_size + sizeof(uint64_t) + RECORD_STACK_BYTES, &filled, sizeof(filled));
+	memcpy((uint8_t *)v.stack_size + sizeof(uint64_t) + RECORD_STACK_BYTES, &filled,
+	       sizeof(filled));
 	record_clear_unwritten(&v);
 	assert_int_equal(stack[0], 0x55);
 	assert_int_equal(record_parse(b.bytes, &record_dwarf_layout, &v), 0);

@@ -51,7 +51,9 @@ static uint64_t head(void *arg)
 	struct fake *f = arg;
 	uint64_t until = f->head - f->moves;
 
-	/* The second look comes after the copy: what was written meanwhile is in nobody's copy yet. */
+	/*
+	 * The second look comes after the copy: what was written meanwhile is in nobody's copy yet.
+	 */
 	if (f->looks++ == 1)
 		return until;
 	return f->head;
@@ -161,7 +163,8 @@ static void test_garbage(void **state)
 			struct perf_event_header h;
 
 			memcpy(&h, copy.data + records.offsets[i], sizeof(h));
-			assert_true(h.size >= 8 && h.size % 8 == 0 && records.offsets[i] + h.size <= copy.len);
+			assert_true(h.size >= 8 && h.size % 8 == 0 &&
+				    records.offsets[i] + h.size <= copy.len);
 		}
 		ring_records_fini(&records);
 		ring_copy_fini(&copy);
@@ -209,8 +212,9 @@ static void test_drain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fresh),   cmocka_unit_test(test_wrapped), cmocka_unit_test(test_overrun),
-		cmocka_unit_test(test_garbage), cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_fresh),   cmocka_unit_test(test_wrapped),
+		cmocka_unit_test(test_overrun), cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_drain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,9 +12,13 @@
 
 #include <cmocka.h>
 
-bool ring_make_raw(struct ring_memory *m, uint32_t rings, uint32_t slots, uint64_t bytes, unsigned int flags)
+bool ring_make_raw(struct ring_memory *m, uint32_t rings, uint32_t slots, uint64_t bytes,
+		   unsigned int flags)
 {
-	struct ring_geometry g = {.rings = rings, .slots = slots, .names_max = 64, .text_bytes = RING_PAGE};
+	struct ring_geometry g = {.rings = rings,
+				  .slots = slots,
+				  .names_max = 64,
+				  .text_bytes = RING_PAGE};
 	void *map;
 
 	*m = (struct ring_memory){.fd = -1, .wake_fd = -1};
@@ -87,7 +91,8 @@ struct ring_entry *ring_entry_of(struct ring_memory *m, uint32_t ring)
 
 struct ring_slot *ring_slots_of(struct ring_memory *m, uint32_t ring)
 {
-	return (struct ring_slot *)(m->map + m->geometry.data_offset) + (size_t)ring * m->geometry.slots;
+	return (struct ring_slot *)(m->map + m->geometry.data_offset) +
+	       (size_t)ring * m->geometry.slots;
 }
 
 void ring_write(struct ring_memory *m, uint32_t ring, uint32_t kind, uint64_t a)
@@ -95,7 +100,8 @@ void ring_write(struct ring_memory *m, uint32_t ring, uint32_t kind, uint64_t a)
 	struct ring_entry *entry = ring_entry_of(m, ring);
 	uint64_t i = __atomic_fetch_add(&entry->head, 1, __ATOMIC_SEQ_CST);
 	struct ring_slot *slot = &ring_slots_of(m, ring)[i % m->geometry.slots];
-	struct ring_slot new = {.kind = (uint16_t)kind, .sequence = ring_sequence(i, m->geometry.slots)};
+	struct ring_slot new = {.kind = (uint16_t)kind,
+				.sequence = ring_sequence(i, m->geometry.slots)};
 	uint64_t word;
 
 	__atomic_store_n(&slot->stamp, i, __ATOMIC_RELAXED);

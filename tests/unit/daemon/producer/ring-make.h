@@ -15,8 +15,12 @@ struct ring_memory {
 };
 
 
-/* Memory with a header and no seals. `bytes` 0: as many as the geometry needs; `flags` go to memfd_create(). False: errno. */
-bool ring_make_raw(struct ring_memory *m, uint32_t rings, uint32_t slots, uint64_t bytes, unsigned int flags);
+/*
+ * Memory with a header and no seals. `bytes` 0: as many as the geometry needs; `flags` go to
+ * memfd_create(). False: errno.
+ */
+bool ring_make_raw(struct ring_memory *m, uint32_t rings, uint32_t slots, uint64_t bytes,
+		   unsigned int flags);
 void ring_seal(struct ring_memory *m, unsigned int seals);
 /* Sealed as it must be. */
 void ring_make(struct ring_memory *m, uint32_t rings, uint32_t slots);

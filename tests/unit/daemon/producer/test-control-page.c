@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The control page: only the daemon writes it, whatever a program tries, and a reader never takes half an entry. */
+/*
+ * The control page: only the daemon writes it, whatever a program tries, and a reader never takes
+ * half an entry.
+ */
 #include "daemon/producer/control_page.h"
 
 #include <errno.h>
@@ -49,7 +52,10 @@ static int teardown(void **state)
 
 static struct ring_threshold threshold(uint32_t id, const char *name)
 {
-	struct ring_threshold t = {.id = id, .threshold_ns = 5000000, .cooldown_ns = 10, .length = (uint32_t)strlen(name)};
+	struct ring_threshold t = {.id = id,
+				   .threshold_ns = 5000000,
+				   .cooldown_ns = 10,
+				   .length = (uint32_t)strlen(name)};
 
 	memcpy(t.name, name, strlen(name));
 	return t;
@@ -126,7 +132,9 @@ static void test_nobody_else_writes(void **state)
 	assert_int_equal(write(f->fd, "x", 1), -1);
 	map = mmap(NULL, RING_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
 	assert_true(map == MAP_FAILED);
-	assert_int_equal(mprotect((void *)(uintptr_t)f->map, RING_CONTROL_BYTES, PROT_READ | PROT_WRITE), -1);
+	assert_int_equal(mprotect((void *)(uintptr_t)f->map, RING_CONTROL_BYTES,
+				  PROT_READ | PROT_WRITE),
+			 -1);
 	assert_int_equal(fcntl(f->fd, F_GET_SEALS) & ~0x20,
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
 
@@ -137,7 +145,8 @@ static void test_nobody_else_writes(void **state)
 		return; /* not even that */
 	assert_int_equal(pwrite(rw, "x", 1, 0), -1);
 	assert_int_equal(ftruncate(rw, 0), -1);
-	assert_int_equal(fallocate(rw, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RING_PAGE), -1);
+	assert_int_equal(fallocate(rw, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RING_PAGE),
+			 -1);
 	map = mmap(NULL, RING_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, rw, 0);
 	assert_true(map == MAP_FAILED);
 	map = mmap(NULL, RING_CONTROL_BYTES, PROT_READ, MAP_SHARED, rw, 0);
@@ -167,13 +176,15 @@ static void *read_on(void *arg)
 		struct ring_threshold t;
 
 		for (size_t i = 0; i < sizeof(t) / 8; i++)
-			((volatile uint64_t *)&t)[i] =
-				__atomic_load_n((const uint64_t *)(const void *)&r->map->thresholds[0] + i, __ATOMIC_RELAXED);
+			((volatile uint64_t *)&t)[i] = __atomic_load_n(
+				(const uint64_t *)(const void *)&r->map->thresholds[0] + i,
+				__ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (before % 2 || before != __atomic_load_n(&r->map->generation, __ATOMIC_RELAXED))
 			continue;
 		atomic_fetch_add(&r->whole, 1);
-		if (t.id && (t.threshold_ns != t.cooldown_ns || t.name[0] != (uint8_t)t.threshold_ns))
+		if (t.id &&
+		    (t.threshold_ns != t.cooldown_ns || t.name[0] != (uint8_t)t.threshold_ns))
 			r->broken++;
 	}
 	return NULL;
@@ -188,7 +199,10 @@ static void test_reader(void **state)
 
 	assert_int_equal(pthread_create(&thread, NULL, read_on, &r), 0);
 	for (uint64_t n = 1; n < 20000 || atomic_load(&r.whole) < 1000; n++) {
-		struct ring_threshold t = {.id = 1, .threshold_ns = n, .cooldown_ns = n, .length = 1};
+		struct ring_threshold t = {.id = 1,
+					   .threshold_ns = n,
+					   .cooldown_ns = n,
+					   .length = 1};
 
 		t.name[0] = (uint8_t)n;
 		assert_int_equal(controlpage_set(f->page, &t, &i), 0);

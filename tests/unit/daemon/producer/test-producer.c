@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Registration of event rings: every way in which a program can be wrong or lie about them, limits, one registration a
- * process, the end of programs, causes, thresholds.
+ * Registration of event rings: every way in which a program can be wrong or lie about them, limits,
+ * one registration a process, the end of programs, causes, thresholds.
  */
 #include "daemon/producer/producer.h"
 
@@ -104,8 +104,10 @@ static void start_producers(struct fixture *f)
 	quota_init(&f->quota, &f->config);
 	f->quota.exempt = (uid_t)-1;
 	assert_int_equal(producers_new(f->base, &f->config, &f->quota, f->clocks, &f->ps), 0);
-	producers_set_callbacks(f->ps, &(struct producers_callbacks){
-					       .changed = on_changed, .gone = on_gone, .cause = on_cause, .arg = f});
+	producers_set_callbacks(f->ps, &(struct producers_callbacks){.changed = on_changed,
+								     .gone = on_gone,
+								     .cause = on_cause,
+								     .arg = f});
 }
 
 static void stop_producers(struct fixture *f)
@@ -121,7 +123,9 @@ static int setup(void **state)
 	assert_int_equal(config_init(&f->config), 0);
 	f->base = event_base_new();
 	assert_int_equal(clockseries_new(f->base, wanted, NULL, &f->clocks), 0);
-	f->peer = (struct peer){.uid = UID, .pid = getpid(), .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0)};
+	f->peer = (struct peer){.uid = UID,
+				.pid = getpid(),
+				.pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0)};
 	f->connection_open = true;
 	start_producers(f);
 	*state = f;
@@ -148,13 +152,15 @@ static void restart(struct fixture *f)
 	start_producers(f);
 }
 
-static int reg_fds(struct fixture *f, const struct peer *peer, int rings_fd, int wake_fd, struct producer **ret)
+static int reg_fds(struct fixture *f, const struct peer *peer, int rings_fd, int wake_fd,
+		   struct producer **ret)
 {
 	int control_fd = -1, r;
 
 	*ret = NULL;
 	f->why[0] = '\0';
-	r = producers_register(f->ps, peer, rings_fd, wake_fd, ret, &control_fd, f->why, sizeof(f->why));
+	r = producers_register(f->ps, peer, rings_fd, wake_fd, ret, &control_fd, f->why,
+			       sizeof(f->why));
 	assert_true((r == 0) == (control_fd >= 0));
 	assert_true(r <= 0 || f->why[0]);
 	if (control_fd >= 0)
@@ -169,8 +175,10 @@ static int reg(struct fixture *f, const struct ring_memory *m, struct producer *
 
 static void connect_to(struct fixture *f, struct producer *p)
 {
-	producer_connect(p, &(struct producer_connection){
-				    .control = on_control, .alive = on_alive, .ended = on_ended, .arg = f});
+	producer_connect(p, &(struct producer_connection){.control = on_control,
+							  .alive = on_alive,
+							  .ended = on_ended,
+							  .arg = f});
 }
 
 /* One turn of the loop, and whatever is ready without waiting. */
@@ -215,7 +223,9 @@ static void child_start(struct child *c, uid_t uid)
 	if (c->pid == 0)
 		for (;;)
 			(void)pause();
-	c->peer = (struct peer){.uid = uid, .pid = c->pid, .pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0)};
+	c->peer = (struct peer){.uid = uid,
+				.pid = c->pid,
+				.pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0)};
 	assert_true(c->peer.pidfd >= 0);
 }
 
@@ -240,7 +250,9 @@ static void test_register(void **state)
 	int64_t n;
 
 	ring_make(&m, 8, 128);
-	assert_int_equal(producers_register(f->ps, &f->peer, m.fd, m.wake_fd, &p, &control_fd, f->why, sizeof(f->why)), 0);
+	assert_int_equal(producers_register(f->ps, &f->peer, m.fd, m.wake_fd, &p, &control_fd,
+					    f->why, sizeof(f->why)),
+			 0);
 	assert_int_equal(fstat(control_fd, &st), 0);
 	assert_int_equal(st.st_size, RING_CONTROL_BYTES);
 	(void)close(control_fd);
@@ -308,8 +320,9 @@ static int not_memory(int kind, char *path)
 
 static void test_not_memory(void **state)
 {
-	static const char *const sentences[] = {"pipe",	      "socket",	      "directory", "device",
-						"not a memfd", "not a memfd", "seals",	   "not a memfd"};
+	static const char *const sentences[] = {"pipe",   "socket",      "directory",
+						"device", "not a memfd", "not a memfd",
+						"seals",  "not a memfd"};
 	struct fixture *f = *state;
 	struct ring_memory m;
 	struct producer *p;
@@ -344,8 +357,10 @@ static void test_seals(void **state)
 		const char *sentence;
 	} cases[] = {
 		{0, "FUTURE_WRITE"},
-		{F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, "FUTURE_WRITE"}, /* pages could still be punched out */
-		{F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, "SEAL"}, /* others could be added later */
+		/* pages could still be punched out */
+		{F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, "FUTURE_WRITE"},
+		/* others could be added later */
+		{F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, "SEAL"},
 		{F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, "exactly"},
 		{F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, "exactly"},
 		{F_SEAL_SEAL, "exactly"},
@@ -420,7 +435,10 @@ static void test_hugetlb(void **state)
 static void test_sizes(void **state)
 {
 	struct fixture *f = *state;
-	struct ring_geometry g = {.rings = 2, .slots = 64, .names_max = 64, .text_bytes = RING_PAGE};
+	struct ring_geometry g = {.rings = 2,
+				  .slots = 64,
+				  .names_max = 64,
+				  .text_bytes = RING_PAGE};
 	struct ring_memory m;
 	struct producer *p;
 	uint64_t sizes[5];
@@ -583,7 +601,10 @@ static void test_counts(void **state)
 	ring_close(&m);
 }
 
-/* Kept rings make room for living programs of the same user, not of another one while the daemon has room. */
+/*
+ * Kept rings make room for living programs of the same user, not of another one while the daemon
+ * has room.
+ */
 static void test_evict(void **state)
 {
 	struct fixture *f = *state;
@@ -606,7 +627,9 @@ static void test_evict(void **state)
 	producer_end(p);
 	assert_int_equal(f->gone, 0);
 	f->peer.uid = UID;
-	/* the first goes from the list, but a snapshot that has it pays on: the second must go too */
+	/*
+	 * the first goes from the list, but a snapshot that has it pays on: the second must go too
+	 */
 	assert_int_equal(reg(f, &m[3], &p), 0);
 	assert_int_equal(f->gone, 2);
 	assert_int_equal(quota_used(&f->quota, UID, QUOTA_PRODUCERS), 2);
@@ -722,7 +745,10 @@ static void test_keeping(void **state)
 	ring_close(&m);
 }
 
-/* The same process comes back with the same memory: it is there once. Another memory of it stays, an exec lies between. */
+/*
+ * The same process comes back with the same memory: it is there once. Another memory of it stays,
+ * an exec lies between.
+ */
 static void test_comes_back(void **state)
 {
 	struct fixture *f = *state;
@@ -752,7 +778,11 @@ static void test_comes_back(void **state)
 
 static struct ring_cause region(uint32_t trigger)
 {
-	return (struct ring_cause){.kind = RING_CAUSE_REGION, .tid = 7, .trigger = trigger, .begin = 1000, .end = 2000};
+	return (struct ring_cause){.kind = RING_CAUSE_REGION,
+				   .tid = 7,
+				   .trigger = trigger,
+				   .begin = 1000,
+				   .end = 2000};
 }
 
 static int64_t status_number(struct fixture *f, const char *name, bool loss)
@@ -801,8 +831,10 @@ static void test_causes(void **state)
 
 	/* times that cannot be are brought into order */
 	now = clock_raw_ns();
-	c = (struct ring_cause){
-		.kind = RING_CAUSE_REQUEST, .begin = UINT64_MAX, .end = now + 3600000000000, .tid = UINT32_MAX};
+	c = (struct ring_cause){.kind = RING_CAUSE_REQUEST,
+				.begin = UINT64_MAX,
+				.end = now + 3600000000000,
+				.tid = UINT32_MAX};
 	(void)ring_cause_write(&m, &c, "why not");
 	turn(f);
 	assert_int_equal(f->causes, 2);
@@ -955,7 +987,9 @@ static void test_tsc(void **state)
 		ring_close(&m);
 		return;
 	}
-	assert_int_equal(producers_register(f->ps, &f->peer, m.fd, m.wake_fd, &p, &control_fd, f->why, sizeof(f->why)), 0);
+	assert_int_equal(producers_register(f->ps, &f->peer, m.fd, m.wake_fd, &p, &control_fd,
+					    f->why, sizeof(f->why)),
+			 0);
 	assert_int_equal(pread(control_fd, &control, sizeof(control), 0), sizeof(control));
 	(void)close(control_fd);
 	assert_true(control.ticks_per_second > 100000000 && control.ticks_per_second < 20000000000);
@@ -995,7 +1029,8 @@ static void test_thresholds(void **state)
 
 	ring_make(&m, 2, 64);
 	assert_int_equal(reg(f, &m, &p), 0);
-	assert_int_equal(producer_threshold_set(p, 1, "early", 5, 6), 0); /* before anybody is to be told */
+	/* before anybody is to be told */
+	assert_int_equal(producer_threshold_set(p, 1, "early", 5, 6), 0);
 	connect_to(f, p);
 	assert_int_equal(producer_threshold_set(p, 2, "request", 5000000, 0), 0);
 	assert_int_equal(f->controls, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The copy of event rings into a file: what was written is there, whatever heads say; a writer that goes on
- * meanwhile tears nothing that a reader may believe; limits and cancel.
+ * The copy of event rings into a file: what was written is there, whatever heads say; a writer that
+ * goes on meanwhile tears nothing that a reader may believe; limits and cancel.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,9 @@ static int setup(void **state)
 	quota_init(&f->quota, &f->config);
 	assert_int_equal(clockseries_new(f->base, wanted, NULL, &f->clocks), 0);
 	assert_int_equal(producers_new(f->base, &f->config, &f->quota, f->clocks, &f->ps), 0);
-	f->peer = (struct peer){.uid = 1, .pid = getpid(), .pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0)};
+	f->peer = (struct peer){.uid = 1,
+				.pid = getpid(),
+				.pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0)};
 	f->m.fd = f->m.wake_fd = f->fd = -1;
 	*state = f;
 	return 0;
@@ -96,8 +98,9 @@ static void have(struct fixture *f, uint32_t rings, uint32_t slots)
 	char why[256];
 
 	ring_make(&f->m, rings, slots);
-	assert_int_equal(producers_register(f->ps, &f->peer, f->m.fd, f->m.wake_fd, &f->producer, &control_fd, why,
-					    sizeof(why)), 0);
+	assert_int_equal(producers_register(f->ps, &f->peer, f->m.fd, f->m.wake_fd, &f->producer,
+					    &control_fd, why, sizeof(why)),
+			 0);
 	(void)close(control_fd);
 }
 
@@ -129,7 +132,8 @@ static int copy(struct fixture *f, uint64_t max, bool cancelled)
 		assert_int_equal(f->rings[i].bytes, f->m.geometry.slots * RING_SLOT_BYTES);
 		assert_true(f->rings[i].offset + f->rings[i].bytes <= f->bytes);
 	}
-	assert_true(f->header->begin_raw_ns > 0 && f->header->begin_raw_ns <= f->header->end_raw_ns);
+	assert_true(f->header->begin_raw_ns > 0 &&
+		    f->header->begin_raw_ns <= f->header->end_raw_ns);
 	return 0;
 }
 
@@ -152,7 +156,8 @@ static void test_empty(void **state)
 	assert_int_equal(f->header->clock, RING_CLOCK_MONOTONIC_RAW);
 	assert_int_equal(f->header->rings, 4);
 	assert_int_equal(f->header->slots, 64);
-	assert_memory_equal(f->file + f->header->shared_offset, f->m.map, f->m.geometry.data_offset);
+	assert_memory_equal(f->file + f->header->shared_offset, f->m.map,
+			    f->m.geometry.data_offset);
 }
 
 static void test_content(void **state)
@@ -179,12 +184,16 @@ static void test_content(void **state)
 	assert_int_equal(f->rings[2].head_before, 1000);
 	assert_memory_equal(slots_of(f, 0), ring_slots_of(&f->m, 2), 64 * RING_SLOT_BYTES);
 	assert_memory_equal(slots_of(f, 2), ring_slots_of(&f->m, 7), 64 * RING_SLOT_BYTES);
-	assert_memory_equal(f->file + f->header->shared_offset, f->m.map, f->m.geometry.data_offset);
+	assert_memory_equal(f->file + f->header->shared_offset, f->m.map,
+			    f->m.geometry.data_offset);
 
 	/* and after the program has gone */
 	ring_close(&f->m);
 	producer_end(f->producer);
-	f->m.geometry = (struct ring_geometry){.rings = 8, .slots = 64, .names_max = 64, .text_bytes = RING_PAGE};
+	f->m.geometry = (struct ring_geometry){.rings = 8,
+					       .slots = 64,
+					       .names_max = 64,
+					       .text_bytes = RING_PAGE};
 	assert_true(ring_layout(&f->m.geometry));
 	assert_int_equal(copy(f, UINT64_MAX, false), 0);
 	assert_int_equal(f->header->flags, RINGFILE_ENDED);
@@ -194,7 +203,8 @@ static void test_content(void **state)
 
 static void test_lies(void **state)
 {
-	static const uint64_t heads[] = {UINT64_MAX, UINT64_MAX - 63, 1ULL << 63, 1ULL << 32, 65, 64, 63, 1, 0};
+	static const uint64_t heads[] = {
+		UINT64_MAX, UINT64_MAX - 63, 1ULL << 63, 1ULL << 32, 65, 64, 63, 1, 0};
 	struct fixture *f = *state;
 
 	have(f, 2, 64);
@@ -211,7 +221,8 @@ static void test_lies(void **state)
 		assert_int_equal(f->rings[0].head_after, heads[i]);
 		/* what can have been written by that head is there, the rest is a hole */
 		for (uint64_t s = 0; s < 64; s++)
-			assert_int_equal(slots_of(f, 0)[s].a, s < heads[i] ? ring_slots_of(&f->m, 1)[s].a : 0);
+			assert_int_equal(slots_of(f, 0)[s].a,
+					 s < heads[i] ? ring_slots_of(&f->m, 1)[s].a : 0);
 	}
 	/* the header that was checked says what is copied, not the one that is there now */
 	memset(f->m.map, 0xff, RING_HEADER_BYTES);
@@ -307,7 +318,8 @@ static void test_writer(void **state)
 			if (s->sequence != ring_sequence(i, (uint32_t)slots))
 				continue;
 			if (s->a != i || s->b != ~i || s->stamp != i)
-				print_message("slot %llu: %llu %llu\n", (unsigned long long)i, (unsigned long long)s->stamp,
+				print_message("slot %llu: %llu %llu\n", (unsigned long long)i,
+					      (unsigned long long)s->stamp,
 					      (unsigned long long)s->a);
 			assert_true(s->a == i && s->b == ~i && s->stamp == i);
 			believed++;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Stands in for tracerd-decode in tests of its parent: it does what the snapshot's reason (in meta.json) or the job's option
- * "behave" says, well or badly. Speaks the real link.
+ * Stands in for tracerd-decode in tests of its parent: it does what the snapshot's reason (in
+ * meta.json) or the job's option "behave" says, well or badly. Speaks the real link.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -43,7 +43,8 @@ static const char *behaviour(void)
 	n = io_pread_full(fd, text, sizeof(text) - 1, 0);
 	if (n <= 0 || json_parse(text, (size_t)n, sizeof(text), &meta, NULL, 0) != 0)
 		return "exit 9";
-	return json_get_string(json_get_object(json_get_object(meta, "snapshot"), "cause"), "reason");
+	return json_get_string(json_get_object(json_get_object(meta, "snapshot"), "cause"),
+			       "reason");
 }
 
 static void send_result(int ok)
@@ -106,12 +107,17 @@ static int ask_for(const char *path, unsigned req)
 	return ask(&request, req);
 }
 
-/* Asks for the file after the blank, where the behaviour is of that kind, and says the right or the wrong thing of it. */
+/*
+ * Asks for the file after the blank, where the behaviour is of that kind, and says the right or the
+ * wrong thing of it.
+ */
 static void asks(const char *what)
 {
 	const char *path = strchr(what, ' ');
 	size_t n = path ? (size_t)(path++ - what) : 0;
-	const unsigned times = !strncmp(what, "hoard ", n + 1) ? 65 : !strncmp(what, "repeat ", n + 1) ? 2 : 1;
+	const unsigned times = !strncmp(what, "hoard ", n + 1)    ? 65
+			       : !strncmp(what, "repeat ", n + 1) ? 2
+								  : 1;
 	bool found = false;
 
 	if (n == 0 || *path != '/')
@@ -139,9 +145,9 @@ static int confined(void)
 
 	text[n > 0 ? n : 0] = '\0';
 	(void)close(fd);
-	return strstr(text, "CapEff:\t0000000000000000") && strstr(text, "CapPrm:\t0000000000000000") &&
-	       strstr(text, "NoNewPrivs:\t1") && getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0 &&
-	       fcntl(40, F_GETFD) < 0;
+	return strstr(text, "CapEff:\t0000000000000000") &&
+	       strstr(text, "CapPrm:\t0000000000000000") && strstr(text, "NoNewPrivs:\t1") &&
+	       getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0 && fcntl(40, F_GETFD) < 0;
 }
 
 static int behave(const char *what)
@@ -178,7 +184,8 @@ static int behave(const char *what)
 			struct file_request request = {.kind = FILE_REQUEST_DEBUG, .req = i + 1};
 
 			o = file_request_to_json(&request);
-			(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_REQUEST, o, NULL, 0, 0);
+			(void)!decoder_packet_send(DECODER_PROTOCOL_FD, DECODER_PACKET_REQUEST, o,
+						   NULL, 0, 0);
 			json_object_put(o);
 		}
 	if (!strcmp(what, "noise"))
@@ -202,7 +209,8 @@ static int behave(const char *what)
 
 int main(void)
 {
-	if (decoder_packet_recv(DECODER_PROTOCOL_FD, &job, 0) <= 0 || job.type != DECODER_PACKET_JOB)
+	if (decoder_packet_recv(DECODER_PROTOCOL_FD, &job, 0) <= 0 ||
+	    job.type != DECODER_PACKET_JOB)
 		return 2;
 	return behave(behaviour());
 }

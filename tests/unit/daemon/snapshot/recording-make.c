@@ -112,7 +112,8 @@ bool frozen_comes_later(const struct frozen *f)
 	return f->waits;
 }
 
-uint64_t frozen_set_aside(struct frozen *f, uint64_t max_bytes, const atomic_bool *cancel, bool *ret_all)
+uint64_t frozen_set_aside(struct frozen *f, uint64_t max_bytes, const atomic_bool *cancel,
+			  bool *ret_all)
 {
 	made.aside_called++;
 	*ret_all = max_bytes >= made.aside_bytes;
@@ -131,7 +132,8 @@ void frozen_about(const struct frozen *f, struct perfdata_about *about)
 {
 }
 
-int frozen_copy_producers(struct frozen *f, int dir_fd, uint64_t max, const atomic_bool *cancel, bool *ret_cut)
+int frozen_copy_producers(struct frozen *f, int dir_fd, uint64_t max, const atomic_bool *cancel,
+			  bool *ret_cut)
 {
 	*ret_cut = false;
 	return 0;
@@ -148,7 +150,8 @@ void frozen_when_ready(struct frozen *f, void (*fn)(void *arg), void *arg)
 	f->ready_arg = arg;
 }
 
-int frozen_import(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel, uint64_t *ret_bytes)
+int frozen_import(struct frozen *f, int dir_fd, uint64_t max_bytes, const atomic_bool *cancel,
+		  uint64_t *ret_bytes)
 {
 	_cleanup_close_ int fd = -1;
 	int r;
@@ -283,18 +286,25 @@ struct json_object *frozen_meta(const struct frozen *f, const struct frozen_stat
 	return o;
 }
 
-int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t ino, const struct filenote **ret_note)
+int frozen_image_fd(const struct frozen *f, uint32_t maj, uint32_t min, uint64_t ino,
+		    const struct filenote **ret_note)
 {
 	return -1;
 }
 
 /* Opened here, as this process's user, and answered at once. */
-int frozen_open(struct frozen *f, const struct file_request *request, uint64_t max_copy, opening_fn fn, void *arg,
-		struct opening **ret)
+int frozen_open(struct frozen *f, const struct file_request *request, uint64_t max_copy,
+		opening_fn fn, void *arg, struct opening **ret)
 {
 	_cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	const struct opener_options options = {.bundle_fd = -1, .images_fd = -1, .symfs_fd = -1, .root_fd = root,
-		.root_source = OPENER_TARGET, .mapped_fd = -1, .strict = true, .uid = getuid()};
+	const struct opener_options options = {.bundle_fd = -1,
+					       .images_fd = -1,
+					       .symfs_fd = -1,
+					       .root_fd = root,
+					       .root_source = OPENER_TARGET,
+					       .mapped_fd = -1,
+					       .strict = true,
+					       .uid = getuid()};
 	struct opener_reply answer = {0};
 	struct opener *o;
 

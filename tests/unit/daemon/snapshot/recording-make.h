@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target and its recording that are made up, for tests of what is done with them: in place of daemon/target and
- * daemon/capture, with what goes wrong as a test says.
+ * A target and its recording that are made up, for tests of what is done with them: in place of
+ * daemon/target and daemon/capture, with what goes wrong as a test says.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The kernel's code out of something like /proc/kcore: what is copied and what is not, and files that are none. */
+/*
+ * The kernel's code out of something like /proc/kcore: what is copied and what is not, and files
+ * that are none.
+ */
 #include "daemon/snapshot/kernel_code.h"
 
 #include <elf.h>
@@ -48,16 +51,28 @@ struct kcore {
 
 static struct kcore kcore(void)
 {
-	return (struct kcore){
-		.header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-			   .e_type = ET_CORE,
-			   .e_machine = EM_X86_64,
-			   .e_phoff = sizeof(Elf64_Ehdr),
-			   .e_phentsize = sizeof(Elf64_Phdr),
-			   .e_phnum = 3},
-		.segments = {{.p_type = PT_NOTE, .p_offset = 8, .p_filesz = 8, .p_vaddr = TEXT, .p_memsz = 4 * PAGE},
-			     {.p_type = PT_LOAD, .p_offset = TEXT_AT, .p_filesz = 8 * PAGE, .p_vaddr = TEXT, .p_memsz = 8 * PAGE},
-			     {.p_type = PT_LOAD, .p_offset = MODULES_AT, .p_filesz = MODULES_BYTES, .p_vaddr = MODULES, .p_memsz = MODULES_BYTES}}};
+	return (struct kcore){.header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+						     ELFDATA2LSB, EV_CURRENT},
+					 .e_type = ET_CORE,
+					 .e_machine = EM_X86_64,
+					 .e_phoff = sizeof(Elf64_Ehdr),
+					 .e_phentsize = sizeof(Elf64_Phdr),
+					 .e_phnum = 3},
+			      .segments = {{.p_type = PT_NOTE,
+					    .p_offset = 8,
+					    .p_filesz = 8,
+					    .p_vaddr = TEXT,
+					    .p_memsz = 4 * PAGE},
+					   {.p_type = PT_LOAD,
+					    .p_offset = TEXT_AT,
+					    .p_filesz = 8 * PAGE,
+					    .p_vaddr = TEXT,
+					    .p_memsz = 8 * PAGE},
+					   {.p_type = PT_LOAD,
+					    .p_offset = MODULES_AT,
+					    .p_filesz = MODULES_BYTES,
+					    .p_vaddr = MODULES,
+					    .p_memsz = MODULES_BYTES}}};
 }
 
 static void put(int fd, uint64_t addr, uint8_t value)
@@ -65,7 +80,10 @@ static void put(int fd, uint64_t addr, uint8_t value)
 	uint8_t page[PAGE];
 
 	memset(page, value, sizeof(page));
-	assert_return_code(io_pwrite_all(fd, page, sizeof(page), (off_t)(addr < MODULES ? TEXT_AT + addr - TEXT : MODULES_AT + addr - MODULES)), 0);
+	assert_return_code(io_pwrite_all(fd, page, sizeof(page),
+					 (off_t)(addr < MODULES ? TEXT_AT + addr - TEXT
+								: MODULES_AT + addr - MODULES)),
+			   0);
 }
 
 static int make(const struct kcore *k)
@@ -107,12 +125,16 @@ static int byte_at(int fd, uint64_t addr)
 	assert_int_equal(io_pread_full(fd, &header, sizeof(header), 0), sizeof(header));
 	assert_int_equal(header.e_machine, EM_X86_64);
 	for (unsigned int i = 0; i < header.e_phnum; i++) {
-		assert_int_equal(io_pread_full(fd, &s, sizeof(s), (off_t)(header.e_phoff + i * sizeof(s))), sizeof(s));
+		assert_int_equal(io_pread_full(fd, &s, sizeof(s),
+					       (off_t)(header.e_phoff + i * sizeof(s))),
+				 sizeof(s));
 		assert_int_equal(s.p_type, PT_LOAD);
 		assert_int_equal(s.p_flags, PF_R | PF_X);
 		if (addr < s.p_vaddr || addr - s.p_vaddr >= s.p_filesz)
 			continue;
-		assert_int_equal(io_pread_full(fd, &byte, 1, (off_t)(s.p_offset + addr - s.p_vaddr)), 1);
+		assert_int_equal(io_pread_full(fd, &byte, 1,
+					       (off_t)(s.p_offset + addr - s.p_vaddr)),
+				 1);
 		return byte;
 	}
 	return -1;
@@ -160,12 +182,20 @@ static void test_hidden(void **state)
 	_cleanup_close_ int in = make(&k), out = io_memfd("out");
 	uint64_t bytes;
 
-	assert_int_equal(copy(in, "0000000000000000 T _stext\n0000000000000000 T _etext\n", UINT64_MAX, out, &bytes), -ENODATA);
+	assert_int_equal(copy(in, "0000000000000000 T _stext\n0000000000000000 T _etext\n",
+			      UINT64_MAX, out, &bytes),
+			 -ENODATA);
 	assert_int_equal(copy(in, "", UINT64_MAX, out, &bytes), -ENODATA);
-	assert_int_equal(copy(in, "ffffffff81002000 T _stext\nffffffff81000000 T _etext\n", UINT64_MAX, out, &bytes), -ENODATA);
+	assert_int_equal(copy(in, "ffffffff81002000 T _stext\nffffffff81000000 T _etext\n",
+			      UINT64_MAX, out, &bytes),
+			 -ENODATA);
 	/* somewhere else than kcore has it, and beyond its end */
-	assert_int_equal(copy(in, "ffffffff91000000 T _stext\nffffffff91001000 T _etext\n", UINT64_MAX, out, &bytes), -ENODATA);
-	assert_int_equal(copy(in, "ffffffff81007000 T _stext\nffffffff81009000 T _etext\n", UINT64_MAX, out, &bytes), -ENODATA);
+	assert_int_equal(copy(in, "ffffffff91000000 T _stext\nffffffff91001000 T _etext\n",
+			      UINT64_MAX, out, &bytes),
+			 -ENODATA);
+	assert_int_equal(copy(in, "ffffffff81007000 T _stext\nffffffff81009000 T _etext\n",
+			      UINT64_MAX, out, &bytes),
+			 -ENODATA);
 }
 
 static int of_header(const struct kcore *k)

@@ -27,7 +27,8 @@ static const char text[] = "ffffffff81000000 T _stext\n"
 			   /* out of order, as those of BPF programs are */
 			   "ffffffff81002800 t late\n";
 
-static int copy(const char *from, size_t len, const uint64_t *addrs, size_t n, size_t max, char *ret)
+static int copy(const char *from, size_t len, const uint64_t *addrs, size_t n, size_t max,
+		char *ret)
 {
 	_cleanup_(hashmap_fini) struct hashmap map = {0};
 	_cleanup_close_ int in = io_memfd("in"), out = io_memfd("out");
@@ -54,7 +55,8 @@ static void expect(uint64_t addr, const char *lines)
 
 static void test_one(void **state)
 {
-	expect(UINT64_C(0xffffffff81000010), "ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81001000 t second\n");
+	expect(UINT64_C(0xffffffff81000010),
+	       "ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81001000 t second\n");
 	expect(UINT64_C(0xffffffff81002810), "ffffffff81002800 t late\nffffffff81003000 T third\n");
 	expect(UINT64_C(0xffffffffc0000fff), "ffffffffc0000000 t of_module\t[module]\n");
 	/* before all */
@@ -64,17 +66,21 @@ static void test_one(void **state)
 /* Behind a function that does not return: the address is the next one's. */
 static void test_behind(void **state)
 {
-	expect(UINT64_C(0xffffffff81001000), "ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81001000 t second\n"
-					     "ffffffff81002000 d data\n");
+	expect(UINT64_C(0xffffffff81001000),
+	       "ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81001000 t second\n"
+	       "ffffffff81002000 d data\n");
 }
 
 static void test_many(void **state)
 {
-	const uint64_t addrs[] = {UINT64_C(0xffffffff81001010), UINT64_C(0xffffffff81001020), UINT64_C(0xffffffffc0000010)};
+	const uint64_t addrs[] = {UINT64_C(0xffffffff81001010), UINT64_C(0xffffffff81001020),
+				  UINT64_C(0xffffffffc0000010)};
 	char out[MAX + 1];
 
 	assert_int_equal(copy(text, sizeof(text) - 1, addrs, 3, MAX, out), 0);
-	assert_string_equal(out, "ffffffff81001000 t second\nffffffff81002000 d data\nffffffffc0000000 t of_module\t[module]\n");
+	assert_string_equal(
+		out,
+		"ffffffff81001000 t second\nffffffff81002000 d data\nffffffffc0000000 t of_module\t[module]\n");
 	assert_int_equal(copy(text, sizeof(text) - 1, addrs, 0, MAX, out), 0);
 	assert_string_equal(out, "");
 }

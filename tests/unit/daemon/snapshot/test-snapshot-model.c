@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The machine of snapshots against all that can happen to it: every interleaving of create, cancel, delete, disarm,
- * deadline, the copier's steps, the decoder's end, fetch and purge, from several beginnings, to a depth. The copier and
- * the decoding are the test's own and move only when the model says so; the spool is a real one on tmpfs.
+ * The machine of snapshots against all that can happen to it: every interleaving of create, cancel,
+ * delete, disarm, deadline, the copier's steps, the decoder's end, fetch and purge, from several
+ * beginnings, to a depth. The copier and the decoding are the test's own and move only when the
+ * model says so; the spool is a real one on tmpfs.
  *
- * A sequence that comes to a state from which as much was tried already is not gone on with; every other one is run from
- * its beginning. After each event, and once all has run to its end, and behind a restart: what is in the spool's folder is what its list
- * says and what the quota charges; what a snapshot says of itself is what its meta.json says; each waiter is called once;
- * no descriptor and no recording stays behind.
+ * A sequence that comes to a state from which as much was tried already is not gone on with; every
+ * other one is run from its beginning. After each event, and once all has run to its end, and
+ * behind a restart: what is in the spool's folder is what its list says and what the quota charges;
+ * what a snapshot says of itself is what its meta.json says; each waiter is called once; no
+ * descriptor and no recording stays behind.
  *
  *	test-snapshot-model [DEPTH]	6 if not given
  */
@@ -137,8 +139,8 @@ struct decoding {
 
 static struct decoding *decodings;
 
-int decoding_start(const struct decoding_request *request, const struct decoding_callbacks *callbacks, void *arg,
-		   struct decoding **ret)
+int decoding_start(const struct decoding_request *request,
+		   const struct decoding_callbacks *callbacks, void *arg, struct decoding **ret)
 {
 	struct decoding *d = calloc(1, sizeof(*d));
 
@@ -164,8 +166,10 @@ void decoding_free(struct decoding *d)
 static void decoder_ends(bool well)
 {
 	static const struct decoder_result result = {.ok = true};
-	struct decoder_outcome o = {.end = well ? DECODER_DONE : DECODER_CRASHED, .message = well ? "" : "crashed",
-				    .stderr_text = "", .result = well ? &result : NULL};
+	struct decoder_outcome o = {.end = well ? DECODER_DONE : DECODER_CRASHED,
+				    .message = well ? "" : "crashed",
+				    .stderr_text = "",
+				    .result = well ? &result : NULL};
 	struct decoding *d = decodings;
 
 	while (d->next) /* the first that was started */
@@ -203,7 +207,11 @@ static char held_id[MAX_HELD][SPOOL_ID_LEN + 1];
 static void open_daemon(void)
 {
 	const struct spool_limits limits = {.hold_ns = UINT64_MAX};
-	struct snapshots_context c = {.config = &config, .quota = &quota, .copier = &copier, .hurry = &hurry, .remembered = REMEMBERED};
+	struct snapshots_context c = {.config = &config,
+				      .quota = &quota,
+				      .copier = &copier,
+				      .hurry = &hurry,
+				      .remembered = REMEMBERED};
 
 	base = c.base = event_base_new();
 	CHECK(base && spool_open(root, &limits, &quota, &spool) == 0);
@@ -263,7 +271,10 @@ static struct snapshot *snapshot_of(const char *id)
 	return NULL;
 }
 
-/* What is on the disk is in the list, with the size that it has, but for what a step or a purge has just done. */
+/*
+ * What is on the disk is in the list, with the size that it has, but for what a step or a purge has
+ * just done.
+ */
 static void check_entry(int spool_fd, const char *name)
 {
 	bool removed = !strncmp(name, ".removed-", 9), half = !strncmp(name, ".tmp-", 5);
@@ -318,14 +329,17 @@ static void check_snapshots(void)
 
 	TAILQ_FOREACH(n, &snapshots->all, entry) {
 		CHECK(n->on_disk == (item_of(n->id, false) != NULL));
-		CHECK(!n->on_disk || (snapshot_has_ended(n) && !n->deleted && n->state != SNAPSHOT_CANCELLED));
-		CHECK(!n->item || n->state == SNAPSHOT_PUBLISHING || (lazy && snapshot_has_ended(n)));
+		CHECK(!n->on_disk ||
+		      (snapshot_has_ended(n) && !n->deleted && n->state != SNAPSHOT_CANCELLED));
+		CHECK(!n->item || n->state == SNAPSHOT_PUBLISHING ||
+		      (lazy && snapshot_has_ended(n)));
 		if (snapshot_has_ended(n)) {
 			CHECK(snapshot_cancel(n) == SNAPSHOT_E_STATE);
 			CHECK(lazy || !n->done);
 		} else {
 			CHECK(snapshot_delete(n) == SNAPSHOT_E_STATE);
-			CHECK(n->state == SNAPSHOT_DECODING || n->stopped || evtimer_pending(n->deadline, NULL));
+			CHECK(n->state == SNAPSHOT_DECODING || n->stopped ||
+			      evtimer_pending(n->deadline, NULL));
 		}
 		decoding += n->has_slot;
 		on_disk += n->on_disk;
@@ -360,7 +374,8 @@ static void check_meta(void)
 
 		CHECK(n && fd >= 0 && bundle_open(fd, &bundle) == 0 && bundle.meta);
 		o = json_get_object(bundle.meta, "snapshot");
-		CHECK(o && !strcmp(json_get_string(o, "state"), snapshot_state_to_string(n->state)));
+		CHECK(o &&
+		      !strcmp(json_get_string(o, "state"), snapshot_state_to_string(n->state)));
 		CHECK(!strcmp(json_get_string(o, "id"), n->id));
 		bundle_close(&bundle);
 		(void)close(fd);
@@ -425,7 +440,8 @@ static void create(void)
 		made.target.gone = false;
 		made.target.id++;
 	}
-	CHECK(snapshots_create(snapshots, &made.target, &r, on_done, &answers[created], &n, why, sizeof(why)) == 0);
+	CHECK(snapshots_create(snapshots, &made.target, &r, on_done, &answers[created], &n, why,
+			       sizeof(why)) == 0);
 	created++;
 }
 
@@ -433,7 +449,8 @@ static void fetch(void)
 {
 	uint64_t size;
 
-	CHECK(snapshot_open_file(published(), BUNDLE_PERFDATA, &held[n_held], &size) == 0 && size > 0);
+	CHECK(snapshot_open_file(published(), BUNDLE_PERFDATA, &held[n_held], &size) == 0 &&
+	      size > 0);
 	memcpy(held_id[n_held++], published()->id, sizeof(held_id[0]));
 }
 
@@ -560,7 +577,8 @@ static void drain(void)
 	for (unsigned i = 0; i < created; i++)
 		CHECK(answers[i] == 1);
 	CHECK(made.frozen_alive == 0);
-	CHECK(quota.totals[QUOTA_SNAPSHOTS_QUEUED] == 0 && quota.totals[QUOTA_SNAPSHOTS_RUNNING] == 0);
+	CHECK(quota.totals[QUOTA_SNAPSHOTS_QUEUED] == 0 &&
+	      quota.totals[QUOTA_SNAPSHOTS_RUNNING] == 0);
 	check_meta();
 }
 
@@ -630,9 +648,23 @@ static void mix_job(uint64_t *h, const struct copier_job *job)
 static void mix_snapshot(uint64_t *h, struct snapshot *n)
 {
 	const bool flags[] = {
-		n->on_disk, n->deleted, n->is_aside, n->reported, n->has_slot, n->failed_decode, n->stopped, n->job.submitted,
-		n->frozen, n->item, n->deadline, n->deadline && evtimer_pending(n->deadline, NULL), n->done,
-		atomic_load(&n->build.cancel), n->build.dir.dir_fd >= 0, n->queued.user, n->running.user,
+		n->on_disk,
+		n->deleted,
+		n->is_aside,
+		n->reported,
+		n->has_slot,
+		n->failed_decode,
+		n->stopped,
+		n->job.submitted,
+		n->frozen,
+		n->item,
+		n->deadline,
+		n->deadline && evtimer_pending(n->deadline, NULL),
+		n->done,
+		atomic_load(&n->build.cancel),
+		n->build.dir.dir_fd >= 0,
+		n->queued.user,
+		n->running.user,
 		n->target_id == made.target.id,
 	};
 	uint64_t bits = 0;
@@ -702,8 +734,9 @@ static bool was_tried(uint64_t hash, unsigned depth)
 static uint64_t sequences, states;
 
 /*
- * Runs one sequence from the beginning, and to its end if it comes to a state that is new. What it begins with was checked
- * when that was run by itself. Returns false for a state that was tried, else what can happen next.
+ * Runs one sequence from the beginning, and to its end if it comes to a state that is new. What it
+ * begins with was checked when that was run by itself. Returns false for a state that was tried,
+ * else what can happen next.
  */
 static bool run(const char *path, unsigned depth, bool lazily, char ret_next[sizeof(all_events)])
 {
@@ -795,8 +828,10 @@ static int work(unsigned first, unsigned depth)
 
 		beginning = beginnings[i / 2];
 		explore(path, 0, i < 2 || depth <= AHEAD ? depth : depth - AHEAD, i % 2);
-		(void)printf("# %s from '%s': %llu sequences, %llu states, %.1f s\n", i % 2 ? "lazy" : "eager", beginning,
-			     (unsigned long long)(sequences - before), (unsigned long long)(states - new), (double)(io_now_ns() - at) / 1e9);
+		(void)printf("# %s from '%s': %llu sequences, %llu states, %.1f s\n",
+			     i % 2 ? "lazy" : "eager", beginning,
+			     (unsigned long long)(sequences - before),
+			     (unsigned long long)(states - new), (double)(io_now_ns() - at) / 1e9);
 		(void)fflush(stdout);
 	}
 	(void)snprintf(dir, sizeof(dir), "%s", root + strlen(tmpfs) + 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The snapshot operation with a recording that is made up and a decoder that behaves as it is told: states,
- * queue, limits, cancel in each state, time-outs, a decoder that fails in every way, restart.
+ * The snapshot operation with a recording that is made up and a decoder that behaves as it is told:
+ * states, queue, limits, cancel in each state, time-outs, a decoder that fails in every way,
+ * restart.
  */
 #include "daemon/snapshot/snapshot.h"
 
@@ -49,7 +50,8 @@ static void open_all(struct fixture *f)
 {
 	const struct spool_limits limits = {.max_count = f->config.spool_max_count,
 					    .uid_bytes = (uint64_t)f->config.uid_spool_mib << 20,
-					    .hold_ns = (uint64_t)f->config.spool_hold_s * 1000000000u};
+					    .hold_ns =
+						    (uint64_t)f->config.spool_hold_s * 1000000000u};
 	struct snapshots_context c;
 
 	f->base = event_base_new();
@@ -132,15 +134,22 @@ static void done_count(struct snapshot *n, void *arg)
 	(*(unsigned *)arg)++;
 }
 
-static int create(struct fixture *f, const char *reason, uid_t uid, bool admin, bool objects, struct snapshot **ret)
+static int create(struct fixture *f, const char *reason, uid_t uid, bool admin, bool objects,
+		  struct snapshot **ret)
 {
-	const struct snapshot_request r = {.uid = uid, .admin = admin, .reason = reason, .with_objects = objects};
+	const struct snapshot_request r = {.uid = uid,
+					   .admin = admin,
+					   .reason = reason,
+					   .with_objects = objects};
 	char why[200];
 
 	return snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, ret, why, sizeof(why));
 }
 
-/* Runs the loop until the snapshot is in the state, or five minutes have passed: only a hang takes as long. */
+/*
+ * Runs the loop until the snapshot is in the state, or five minutes have passed: only a hang takes
+ * as long.
+ */
 static void until(struct fixture *f, struct snapshot *n, enum snapshot_state state)
 {
 	uint64_t end = io_now_ns() + 300000000000ULL;
@@ -253,7 +262,9 @@ static void test_success(void **state)
 	const struct snapshot_request r = {.uid = 1000, .reason = "ok"};
 	char why[200], id[64];
 
-	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n,
+					  why, sizeof(why)),
+			 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_int_equal(done, 1);
 	assert_true(has_file(n, "meta.json"));
@@ -271,7 +282,8 @@ static void test_success(void **state)
 	assert_string_equal(json_get_string(json_get_object(o, "summary"), "threads"), "many");
 	json_object_put(o);
 	/* others see nothing of it */
-	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1001, false, &again), SNAPSHOT_E_GONE);
+	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1001, false, &again),
+			 SNAPSHOT_E_GONE);
 	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1000, false, &again), 0);
 	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SNAPSHOTS_QUEUED), 0);
 	assert_int_equal(quota_used(&f->quota, 1000, QUOTA_SNAPSHOTS_RUNNING), 0);
@@ -295,7 +307,8 @@ static void test_success(void **state)
 
 static void test_decoder_fails(void **state)
 {
-	static const char *const ways[] = {"exit 0", "exit 3", "crash", "late crash", "refuse", "garbage", "ask for ever"};
+	static const char *const ways[] = {"exit 0", "exit 3",  "crash",       "late crash",
+					   "refuse", "garbage", "ask for ever"};
 	struct fixture *f = *state;
 	struct snapshot *n;
 
@@ -310,7 +323,8 @@ static void test_decoder_fails(void **state)
 		assert_true(has_file(n, "meta.json"));
 		assert_false(has_file(n, "trace.pftrace"));
 		o = snapshot_to_json(n, true);
-		assert_null(strchr(json_get_string(json_get_object(o, "error"), "message"), '\x1b'));
+		assert_null(
+			strchr(json_get_string(json_get_object(o, "error"), "message"), '\x1b'));
 		json_object_put(o);
 	}
 	assert_spool(f, ARRAY_SIZE(ways));
@@ -545,7 +559,8 @@ static uint64_t not_set_aside(struct fixture *f)
 	uint64_t n = 0;
 
 	snapshots_status(f->snapshots, status);
-	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_not_set_aside", &n));
+	assert_true(
+		json_get_uint(json_get_object(status, "losses"), "snapshots_not_set_aside", &n));
 	json_object_put(status);
 	return n;
 }
@@ -557,7 +572,10 @@ static void until_aside(struct fixture *f, unsigned int n)
 	assert_int_equal(made.aside_called, n);
 }
 
-/* Each has its moment when it is asked for, whatever the copier does, and as much memory as there is: one user half of it. */
+/*
+ * Each has its moment when it is asked for, whatever the copier does, and as much memory as there
+ * is: one user half of it.
+ */
 static void test_frozen_at_once(void **state)
 {
 	struct snapshot *n[3], *others[3], *late;
@@ -603,7 +621,10 @@ static void test_frozen_at_once(void **state)
 	made.aside_bytes = 0;
 }
 
-/* When it was asked for, and how much later the recording ends; what a client says of that is believed if it can be so. */
+/*
+ * When it was asked for, and how much later the recording ends; what a client says of that is
+ * believed if it can be so.
+ */
 static void test_asked(void **state)
 {
 	struct fixture *f = *state;
@@ -615,13 +636,16 @@ static void test_asked(void **state)
 		{now - 1, now, true, false, false},
 		{now - 50000000, now, true, true, false},
 		{now - 50000000, now, true, false, true},
-		{now - 1, now + 3600000000000u, true, true, false}, /* of a recording that comes from elsewhere */
+		/* of a recording that comes from elsewhere */
+		{now - 1, now + 3600000000000u, true, true, false},
 		{now - 900000000000u, now, false, false, false},
 		{now + 60000000000u, now, false, false, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct snapshot_request request = {.uid = 1000, .reason = "ok", .asked_raw_ns = cases[i].asked};
+		struct snapshot_request request = {.uid = 1000,
+						   .reason = "ok",
+						   .asked_raw_ns = cases[i].asked};
 		struct json_object *o;
 		uint64_t asked, late;
 		struct snapshot *n;
@@ -629,10 +653,13 @@ static void test_asked(void **state)
 
 		made.until_ns = cases[i].until;
 		made.ended = cases[i].ended;
-		assert_int_equal(snapshots_create(f->snapshots, &made.target, &request, NULL, NULL, &n, why, sizeof(why)), 0);
+		assert_int_equal(snapshots_create(f->snapshots, &made.target, &request, NULL, NULL,
+						  &n, why, sizeof(why)),
+				 0);
 		until(f, n, SNAPSHOT_DONE);
 		o = snapshot_to_json(n, false);
-		assert_true(json_get_uint(o, "asked_raw_ns", &asked) && json_get_uint(o, "late_ns", &late));
+		assert_true(json_get_uint(o, "asked_raw_ns", &asked) &&
+			    json_get_uint(o, "late_ns", &late));
 		assert_int_equal(asked == cases[i].asked, cases[i].believed);
 		assert_int_equal(late > 0, cases[i].late);
 		if (late)
@@ -701,7 +728,8 @@ static void test_lacks_a_recording(void **state)
 	made.has_programs = false;
 	status = json_object_new_object();
 	snapshots_status(f->snapshots, status);
-	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_without_recording", &lost));
+	assert_true(json_get_uint(json_get_object(status, "losses"), "snapshots_without_recording",
+				  &lost));
 	assert_int_equal(lost, 2);
 	json_object_put(status);
 	assert_nothing_frozen(f);
@@ -715,7 +743,8 @@ static void assert_region_cause(struct snapshot *n)
 	assert_string_equal(json_get_string(cause, "kind"), "region");
 	assert_string_equal(json_get_string(cause, "trigger"), "g7");
 	assert_string_equal(json_get_string(cause, "region"), "serve");
-	assert_string_equal(json_get_string(cause, "reason"), "region \"serve\" took 7.31 ms, over 5 ms");
+	assert_string_equal(json_get_string(cause, "reason"),
+			    "region \"serve\" took 7.31 ms, over 5 ms");
 	assert_true(json_get_uint(cause, "duration_ns", &v) && v == 7312000);
 	assert_true(json_get_uint(cause, "begin_raw_ns", &v) && v == 1000000);
 	assert_true(json_get_uint(cause, "end_raw_ns", &v) && v == 8312000);
@@ -729,14 +758,23 @@ static void assert_region_cause(struct snapshot *n)
 static void test_region_cause_is_kept(void **state)
 {
 	struct fixture *f = *state;
-	struct cause cause = {.kind = CAUSE_REGION, .uid = 1000, .pid = 4711, .tid = 4712, .trigger = 7, .over_ns = 5000000,
-			      .begin_raw_ns = 1000000, .end_raw_ns = 8312000, .region = "serve"};
+	struct cause cause = {.kind = CAUSE_REGION,
+			      .uid = 1000,
+			      .pid = 4711,
+			      .tid = 4712,
+			      .trigger = 7,
+			      .over_ns = 5000000,
+			      .begin_raw_ns = 1000000,
+			      .end_raw_ns = 8312000,
+			      .region = "serve"};
 	const struct snapshot_request r = {.uid = 1000, .cause = &cause};
 	struct snapshot *n;
 	char why[200], id[64];
 
 	cause_own_reason(&cause);
-	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why,
+					  sizeof(why)),
+			 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_region_cause(n);
 	(void)strcpy(id, snapshot_id(n));
@@ -763,7 +801,9 @@ static void test_words_of_a_cause(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct cause c = {.kind = CAUSE_REGION, .end_raw_ns = cases[i].took, .over_ns = cases[i].over};
+		struct cause c = {.kind = CAUSE_REGION,
+				  .end_raw_ns = cases[i].took,
+				  .over_ns = cases[i].over};
 
 		cause_own_reason(&c);
 		assert_string_equal(c.reason + strlen("region \"\" "), cases[i].words);
@@ -793,7 +833,8 @@ static void test_credentials_changed(void **state)
 	assert_error(n, "not_permitted");
 	assert_int_equal(create(f, "ok", 0, true, false, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
-	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1000, false, &n), SNAPSHOT_E_GONE);
+	assert_int_equal(snapshots_find(f->snapshots, snapshot_id(n), 1000, false, &n),
+			 SNAPSHOT_E_GONE);
 }
 
 static void test_with_objects(void **state)
@@ -806,7 +847,9 @@ static void test_with_objects(void **state)
 	assert_int_equal(create(f, "need /usr/bin/env", 1000, false, true, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_true(has_file(n, "images/usr/bin/env"));
-	/* what was found is not copied for that: the decoder must say that it is what it asked for */
+	/*
+	 * what was found is not copied for that: the decoder must say that it is what it asked for
+	 */
 	assert_int_equal(create(f, "deny /usr/bin/env", 1000, false, true, &n), 0);
 	until(f, n, SNAPSHOT_DONE);
 	assert_false(has_file(n, "images/usr/bin/env"));
@@ -841,7 +884,8 @@ static void test_verdicts(void **state)
 		assert_int_equal(create(f, ways[i].way, 1000, false, true, &n), 0);
 		until(f, n, SNAPSHOT_FAILED);
 		o = snapshot_to_json(n, true);
-		assert_non_null(strstr(json_get_string(json_get_object(o, "error"), "message"), ways[i].why));
+		assert_non_null(strstr(json_get_string(json_get_object(o, "error"), "message"),
+				       ways[i].why));
 		json_object_put(o);
 		assert_true(has_file(n, "perf.data"));
 		assert_false(has_file(n, "trace.pftrace"));
@@ -861,7 +905,8 @@ static void test_lists(void **state)
 		until(f, n, SNAPSHOT_DONE);
 	}
 	do {
-		assert_int_equal(snapshots_list(f->snapshots, 1000, false, next, 3, &page, next), 0);
+		assert_int_equal(snapshots_list(f->snapshots, 1000, false, next, 3, &page, next),
+				 0);
 		seen += (unsigned)json_object_array_length(page);
 		json_object_put(page);
 	} while (next[0]);
@@ -869,7 +914,8 @@ static void test_lists(void **state)
 	assert_int_equal(snapshots_list(f->snapshots, 0, true, NULL, 100, &page, next), 0);
 	assert_int_equal(json_object_array_length(page), 5);
 	json_object_put(page);
-	assert_int_equal(snapshots_list(f->snapshots, 0, true, "not an id", 1, &page, next), SNAPSHOT_E_STATE);
+	assert_int_equal(snapshots_list(f->snapshots, 0, true, "not an id", 1, &page, next),
+			 SNAPSHOT_E_STATE);
 }
 
 static void test_waiter_gone_and_stop(void **state)
@@ -880,20 +926,29 @@ static void test_waiter_gone_and_stop(void **state)
 	unsigned done = 0, other = 0;
 	char why[200];
 
-	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n,
+					  why, sizeof(why)),
+			 0);
 	snapshots_forget_waiter(f->snapshots, &done);
 	until(f, n, SNAPSHOT_DECODING);
-	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &other, &n, why, sizeof(why)), 0);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &other, &n,
+					  why, sizeof(why)),
+			 0);
 	for (int i = 0; i < 6000 && !snapshots_stop(f->snapshots); i++)
 		turn(f, 10);
 	assert_true(snapshots_stop(f->snapshots));
 	assert_int_equal(done, 0);
 	assert_int_equal(other, 1);
-	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why, sizeof(why)), SNAPSHOT_E_BUSY);
+	assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, NULL, NULL, &n, why,
+					  sizeof(why)),
+			 SNAPSHOT_E_BUSY);
 	assert_spool(f, 0);
 }
 
-/* One turn ends several, and more have ended than are remembered: none is freed under a caller that still has it. */
+/*
+ * One turn ends several, and more have ended than are remembered: none is freed under a caller that
+ * still has it.
+ */
 static void test_ends_behind_ends(void **state)
 {
 	struct fixture *f = *state;
@@ -908,8 +963,9 @@ static void test_ends_behind_ends(void **state)
 		const struct snapshot_request r = {.admin = true, .reason = "ok"};
 		char why[200];
 
-		assert_int_equal(
-			snapshots_create(f->snapshots, &made.target, &r, done_count, &done, &n, why, sizeof(why)), 0);
+		assert_int_equal(snapshots_create(f->snapshots, &made.target, &r, done_count, &done,
+						  &n, why, sizeof(why)),
+				 0);
 		(void)strcpy(queued[i], snapshot_id(n));
 	}
 	for (int i = 0; i < 103; i++) {
@@ -920,7 +976,8 @@ static void test_ends_behind_ends(void **state)
 	assert_int_equal(done, ARRAY_SIZE(queued));
 	/* the oldest are forgotten first */
 	for (size_t i = 0; i < ARRAY_SIZE(queued); i++)
-		assert_int_equal(snapshots_find(f->snapshots, queued[i], 0, true, &n), SNAPSHOT_E_GONE);
+		assert_int_equal(snapshots_find(f->snapshots, queued[i], 0, true, &n),
+				 SNAPSHOT_E_GONE);
 	made.freeze_error = 0;
 	assert_spool(f, 1);
 	assert_nothing_frozen(f);
@@ -945,7 +1002,10 @@ static void slow_done(struct copier_job *job)
 	((struct slow *)job)->done = true;
 }
 
-/* Its time is over while it waits for its turn to publish: nobody waits for the copier, and nothing of it stays. */
+/*
+ * Its time is over while it waits for its turn to publish: nobody waits for the copier, and nothing
+ * of it stays.
+ */
 static void test_deadline_publishing(void **state)
 {
 	struct slow slow = {.job = {.run = slow_run, .done = slow_done}};
@@ -990,7 +1050,10 @@ static void test_deletes_in_a_row(void **state)
 	assert_int_equal(spool_bytes(f->spool), 0);
 }
 
-/* Fetch, delete, repeat: what somebody holds is charged until it is let go, and no more than the share is held. */
+/*
+ * Fetch, delete, repeat: what somebody holds is charged until it is let go, and no more than the
+ * share is held.
+ */
 static void test_held_bytes_are_charged(void **state)
 {
 	struct fixture *f = *state;
@@ -1028,7 +1091,8 @@ static void test_held_bytes_are_charged(void **state)
 	assert_int_equal(create(f, "ok", 1000, false, false, &n), SNAPSHOT_E_QUOTA);
 	while (held > 1)
 		(void)close(fds[--held]);
-	for (int i = 0; i < 3000 && (r = create(f, "ok", 1000, false, false, &n)) == SNAPSHOT_E_QUOTA; i++)
+	for (int i = 0;
+	     i < 3000 && (r = create(f, "ok", 1000, false, false, &n)) == SNAPSHOT_E_QUOTA; i++)
 		turn(f, 20);
 	assert_int_equal(r, 0);
 	until(f, n, SNAPSHOT_DONE);
@@ -1048,7 +1112,10 @@ static void test_freed_in_the_middle(void **state)
 	struct fixture *f = *state;
 	struct snapshot *n;
 
-	/* teardown while one decodes and one is being copied: nothing leaks, nothing half-made stays */
+	/*
+	 * teardown while one decodes and one is being copied: nothing leaks, nothing half-made
+	 * stays
+	 */
 	assert_int_equal(create(f, "hang", 1000, false, false, &n), 0);
 	until(f, n, SNAPSHOT_DECODING);
 	made.copy_ms = 5;

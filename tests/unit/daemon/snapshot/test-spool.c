@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The spool: whose snapshots go first, what a restart finds, and names that a client may ask for. */
+/*
+ * The spool: whose snapshots go first, what a restart finds, and names that a client may ask for.
+ */
 #include "daemon/snapshot/spool.h"
 
 #include <errno.h>
@@ -221,7 +223,8 @@ static void test_restart(void **state)
 	put(ID "3/perf.data", "x");
 	put(ID "4/other", "x");
 	put(".tmp-" ID "5/perf.data", "half");
-	put(".removed-" ID "6/meta.json", "{\"format\":1,\"snapshot\":{\"uid\":1001,\"published_at\":7}}");
+	put(".removed-" ID "6/meta.json",
+	    "{\"format\":1,\"snapshot\":{\"uid\":1001,\"published_at\":7}}");
 	put(".removed-" ID "6/perf.data", "deleted");
 	put("lost+found/x", "not ours");
 	assert_int_equal(symlinkat("/etc", spool_dir_fd(spool), ID "7"), 0);
@@ -349,7 +352,8 @@ static void test_held(void **state)
 	put(ID "1/meta.json", "{}");
 	add(ID "1", 1000, 900, 1);
 	assert_int_equal(spool_open_file(spool, ID "1", "images/a/b", &fd, &size), 0);
-	assert_int_equal(spool_make_room(spool, 1000, 200), SPOOL_E_QUOTA); /* it had to go, but cannot yet */
+	/* it had to go, but cannot yet */
+	assert_int_equal(spool_make_room(spool, 1000, 200), SPOOL_E_QUOTA);
 	assert_state(ID "1", SPOOL_HELD);
 	purge();
 	assert_state(ID "1", SPOOL_HELD);
@@ -424,8 +428,14 @@ static void test_purges(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rule), T(test_restart), T(test_lock_is_not_inherited), T(test_files), T(test_ids), T(test_room),
-		T(test_held), T(test_purges),
+		cmocka_unit_test(test_rule),
+		T(test_restart),
+		T(test_lock_is_not_inherited),
+		T(test_files),
+		T(test_ids),
+		T(test_room),
+		T(test_held),
+		T(test_purges),
 	};
 
 	log_init("test-spool", LOG_L_ERROR);

@@ -29,7 +29,10 @@ static void test_leave(void **state)
 	struct member members[] = {
 		{.pid = 10, .from_ns = 1000},
 		{.pid = 20, .from_ns = 1000},
-		/* Their forks were heard of before the list came, which was read when they were not there. */
+		/*
+		 * Their forks were heard of before the list came, which was read when they were not
+		 * there.
+		 */
 		{.pid = 30, .from_ns = LISTED_NS},
 		{.pid = 40, .from_ns = NOW_NS + 1},
 	};

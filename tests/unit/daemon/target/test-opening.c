@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The daemon's side of tracerd-open, against the real one: rights, deadline, queue, limits, and what dies meanwhile. */
+/*
+ * The daemon's side of tracerd-open, against the real one: rights, deadline, queue, limits, and
+ * what dies meanwhile.
+ */
 #include "daemon/target/opening.h"
 
 #include <dirent.h>
@@ -96,8 +99,9 @@ static struct cred *rights(uid_t uid, gid_t gid, const char *groups)
 	struct cred *cred;
 	char text[256];
 
-	(void)snprintf(text, sizeof(text), "Name:\tx\nUid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\nGroups:\t%s\n", uid, uid, uid,
-		       uid, gid, gid, gid, gid, groups);
+	(void)snprintf(text, sizeof(text),
+		       "Name:\tx\nUid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\nGroups:\t%s\n", uid,
+		       uid, uid, uid, gid, gid, gid, gid, groups);
 	assert_int_equal(cred_parse(text, &cred), 0);
 	return cred;
 }
@@ -115,7 +119,10 @@ static struct cred *own_rights(void)
 static int ask(struct cred *cred, const char *name, struct asked *a)
 {
 	struct file_request file = {.kind = FILE_REQUEST_DWZ};
-	const struct opening_request request = {.cred = cred, .root_fd = root_fd, .mapped_fd = -1, .file = &file};
+	const struct opening_request request = {.cred = cred,
+						.root_fd = root_fd,
+						.mapped_fd = -1,
+						.file = &file};
 	int r;
 
 	(void)snprintf(file.path, sizeof(file.path), "/%s", name);
@@ -140,7 +147,10 @@ static void run_until(const bool *done)
 
 #define LATE "its file system did not answer in time"
 
-/* Found, or why not. A machine with much to do may be late with a worker, which is none of what is asked here. */
+/*
+ * Found, or why not. A machine with much to do may be late with a worker, which is none of what is
+ * asked here.
+ */
 static const char *asked(struct cred *cred, const char *name)
 {
 	static struct asked a;
@@ -155,7 +165,10 @@ static const char *asked(struct cred *cred, const char *name)
 
 /* ---- processes */
 
-/* The child of that process which is a tracerd-open, or 0: there is none yet, or one of an earlier test still ends beside it. */
+/*
+ * The child of that process which is a tracerd-open, or 0: there is none yet, or one of an earlier
+ * test still ends beside it.
+ */
 static pid_t opener_of(pid_t parent)
 {
 	DIR *proc = opendir("/proc");
@@ -172,8 +185,9 @@ static pid_t opener_of(pid_t parent)
 		if (*e->d_name < '0' || *e->d_name > '9')
 			continue;
 		fd = openat(dirfd(proc), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 && proc_stat_read(fd, &stat) == 0 && stat.ppid == parent && stat.state != 'Z' &&
-		    proc_comm_read(fd, comm, sizeof(comm)) == 0 && !strcmp(comm, "tracerd-open")) {
+		if (fd >= 0 && proc_stat_read(fd, &stat) == 0 && stat.ppid == parent &&
+		    stat.state != 'Z' && proc_comm_read(fd, comm, sizeof(comm)) == 0 &&
+		    !strcmp(comm, "tracerd-open")) {
 			found = (pid_t)strtol(e->d_name, NULL, 10);
 			n++;
 		}
@@ -286,7 +300,8 @@ static void test_cancel(void **state)
 
 static void test_front_killed(void **state)
 {
-	_cleanup_json_ struct json_object *status = json_object_new_object(), *lack = json_object_new_array();
+	_cleanup_json_ struct json_object *status = json_object_new_object(),
+					  *lack = json_object_new_array();
 	struct asked a[2];
 
 	(void)stopped_worker();

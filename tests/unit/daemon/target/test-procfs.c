@@ -25,9 +25,13 @@
 
 static void test_stat(void **state)
 {
-	static const char *const names[] = {"1 (bash)", "1 (a) S 1 2 3 (b)", "1 (\n) R 1 1)", "1 ())", "1 ((((x y z"
-		") 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 99)"};
-	static const char *const bad[] = {"", "1", "1 (x", "1 (x)", "1 (x) S", "1 (x) S 1 2 3", "1 (x)S 1 2"};
+	static const char *const names[] = {"1 (bash)", "1 (a) S 1 2 3 (b)", "1 (\n) R 1 1)",
+					    "1 ())",
+					    "1 ((((x y z"
+					    ") 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 99)"};
+	static const char *const bad[] = {"",          "1",       "1 (x",
+					  "1 (x)",     "1 (x) S", "1 (x) S 1 2 3",
+					  "1 (x)S 1 2"};
 	struct proc_stat st;
 	char text[512];
 
@@ -55,8 +59,9 @@ static void test_stat(void **state)
 
 static void test_status(void **state)
 {
-	static const char good[] = "Name:\tUid:\\n0\nUmask:\t0022\nTgid:\t77\nPid:\t77\nUid:\t1000\t1001\t1002\t1003\n"
-				   "Gid:\t5\t6\t7\t8\nNStgid:\t77\t12\t3\n";
+	static const char good[] =
+		"Name:\tUid:\\n0\nUmask:\t0022\nTgid:\t77\nPid:\t77\nUid:\t1000\t1001\t1002\t1003\n"
+		"Gid:\t5\t6\t7\t8\nNStgid:\t77\t12\t3\n";
 	struct proc_status st;
 
 	assert_int_equal(proc_status_parse(good, sizeof(good) - 1, &st), 0);
@@ -68,7 +73,8 @@ static void test_status(void **state)
 	assert_int_equal(st.tgid, 77);
 	assert_int_equal(st.nspid, 3);
 	assert_int_equal(proc_status_parse("Uid:\t1\n", 7, &st), -EBADMSG);
-	assert_int_equal(proc_status_parse("Uid:\t1\t1\t1\t1\nGid:\tx\ty\nTgid:\t1\n", 33, &st), -EBADMSG);
+	assert_int_equal(proc_status_parse("Uid:\t1\t1\t1\t1\nGid:\tx\ty\nTgid:\t1\n", 33, &st),
+			 -EBADMSG);
 	assert_int_equal(proc_status_parse("Uid\0:", 5, &st), -EBADMSG);
 }
 
@@ -85,8 +91,9 @@ static void test_cgroup(void **state)
 
 static void test_mount(void **state)
 {
-	static const char info[] = "30 23 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n"
-				   "31 30 0:27 / /mnt/a\\040b\\134c rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
+	static const char info[] =
+		"30 23 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n"
+		"31 30 0:27 / /mnt/a\\040b\\134c rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
 	char buf[64];
 
 	assert_int_equal(cgroup_mount_parse(info, sizeof(info) - 1, buf, sizeof(buf)), 0);
@@ -97,13 +104,14 @@ static void test_mount(void **state)
 
 static void test_maps(void **state)
 {
-	static const char text[] = "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/a b (deleted)\n"
-				   "garbage\n"
-				   "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n"
-				   "7fff-7ffe r--p 0 0:0 1\n"
-				   "7f00-7f01 rw-s 00000000 fe:00 18446744073709551616 /overflow\n"
-				   "7f0000000000-7f0000001000 rwxp 00000000 00:00 0\n"
-				   "7f00-7f";
+	static const char text[] =
+		"00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/a b (deleted)\n"
+		"garbage\n"
+		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n"
+		"7fff-7ffe r--p 0 0:0 1\n"
+		"7f00-7f01 rw-s 00000000 fe:00 18446744073709551616 /overflow\n"
+		"7f0000000000-7f0000001000 rwxp 00000000 00:00 0\n"
+		"7f00-7f";
 	struct proc_map map;
 	size_t pos = 0, len = sizeof(text) - 1;
 
@@ -119,7 +127,8 @@ static void test_maps(void **state)
 	assert_int_equal(proc_map_next(text, len, &pos, &map), -EBADMSG);
 	assert_int_equal(proc_map_next(text, len, &pos, &map), 1);
 	assert_int_equal(map.prot, PROT_EXEC);
-	assert_int_equal(proc_map_next(text, len, &pos, &map), -EBADMSG); /* ends before it begins */
+	/* ends before it begins */
+	assert_int_equal(proc_map_next(text, len, &pos, &map), -EBADMSG);
 	assert_int_equal(proc_map_next(text, len, &pos, &map), -EBADMSG);
 	assert_int_equal(proc_map_next(text, len, &pos, &map), 1);
 	assert_int_equal(map.path_len, 0);
@@ -226,9 +235,10 @@ static void test_path_len(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stat),  cmocka_unit_test(test_status), cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_mount), cmocka_unit_test(test_maps),   cmocka_unit_test(test_cpus),
-		cmocka_unit_test(test_self),  cmocka_unit_test(test_ended),
+		cmocka_unit_test(test_stat),     cmocka_unit_test(test_status),
+		cmocka_unit_test(test_cgroup),   cmocka_unit_test(test_mount),
+		cmocka_unit_test(test_maps),     cmocka_unit_test(test_cpus),
+		cmocka_unit_test(test_self),     cmocka_unit_test(test_ended),
 		cmocka_unit_test(test_path_len),
 	};
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The reader of side-band records, with a callback that ends what is being read. Needs the sanitizers to be sharp. */
+/*
+ * The reader of side-band records, with a callback that ends what is being read. Needs the
+ * sanitizers to be sharp.
+ */
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A target's history: its limit, what compaction forgets and what not, frozen views, made-up records. */
+/*
+ * A target's history: its limit, what compaction forgets and what not, frozen views, made-up
+ * records.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -28,7 +31,8 @@ union any {
 	uint8_t bytes[512];
 };
 
-static const struct perf_event_header *finish(union any *r, uint32_t type, size_t len, uint64_t time)
+static const struct perf_event_header *finish(union any *r, uint32_t type, size_t len,
+					      uint64_t time)
 {
 	struct perfabi_sample_id id = {.time = time, .id = 5};
 
@@ -37,7 +41,8 @@ static const struct perf_event_header *finish(union any *r, uint32_t type, size_
 	return &r->header;
 }
 
-static const struct perf_event_header *task(union any *r, uint32_t type, uint32_t pid, uint32_t tid, uint64_t time)
+static const struct perf_event_header *task(union any *r, uint32_t type, uint32_t pid, uint32_t tid,
+					    uint64_t time)
 {
 	*r = (union any){.task = {.pid = pid, .ppid = pid, .tid = tid, .ptid = pid, .time = time}};
 	return finish(r, type, sizeof(r->task), time);
@@ -50,9 +55,11 @@ static const struct perf_event_header *comm(union any *r, uint32_t pid, uint32_t
 	return finish(r, PERF_RECORD_COMM, sizeof(r->comm) + 8, time);
 }
 
-static const struct perf_event_header *map(union any *r, uint32_t pid, uint64_t addr, uint64_t len, uint64_t time)
+static const struct perf_event_header *map(union any *r, uint32_t pid, uint64_t addr, uint64_t len,
+					   uint64_t time)
 {
-	*r = (union any){.mmap2 = {.pid = pid, .tid = pid, .addr = addr, .len = len, .prot = PROT_EXEC}};
+	*r = (union any){
+		.mmap2 = {.pid = pid, .tid = pid, .addr = addr, .len = len, .prot = PROT_EXEC}};
 	memcpy(r->bytes + sizeof(r->mmap2), "//anon", 7);
 	return finish(r, PERF_RECORD_MMAP2, sizeof(r->mmap2) + 8, time);
 }
@@ -81,7 +88,8 @@ static size_t count(const struct sideband_log *log, uint32_t type, uint32_t pid,
 
 	assert_int_equal(sideband_log_freeze(log, &view), 0);
 	for (size_t i = 0; (block = sideband_log_view_block(&view, i, &len)) != NULL; i++) {
-		for (size_t at = 0; at < len; at += ((const struct perf_event_header *)(block + at))->size) {
+		for (size_t at = 0; at < len;
+		     at += ((const struct perf_event_header *)(block + at))->size) {
 			const struct perfabi_task *t = (const void *)(block + at);
 			uint32_t its = type == PERF_RECORD_FORK || type == PERF_RECORD_EXIT
 					       ? t->tid
@@ -102,12 +110,16 @@ static void test_compact(void **state)
 	sideband_log_init(&log, 1 << 20);
 	assert_int_equal(sideband_log_append(&log, comm(&r, 1, 1, 10)), 0);
 	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 10)), 0);
-	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 20)), 0); /* replaces */
+	/* replaces */
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 20)), 0);
 	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x8000, 0x2000, 20)), 0);
-	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x8000, 0x1000, 30)), 0); /* only a part of it */
-	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 600)), 0); /* after the oldest data */
+	/* only a part of it */
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x8000, 0x1000, 30)), 0);
+	/* after the oldest data */
+	assert_int_equal(sideband_log_append(&log, map(&r, 1, 0x1000, 0x2000, 600)), 0);
 	for (uint32_t tid = 2; tid <= 4; tid++) {
-		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, 40)), 0);
+		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, 40)),
+				 0);
 		assert_int_equal(sideband_log_append(&log, comm(&r, 1, tid, 41)), 0);
 	}
 	assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 1, 2, 100)), 0);
@@ -148,9 +160,13 @@ static void test_churn(void **state)
 		time += 1000;
 		if (sideband_log_is_full(&log))
 			assert_int_equal(compact(&log, time - 100000), 0);
-		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_FORK, 1, tid, time)), 0);
+		assert_int_equal(sideband_log_append(&log,
+						     task(&r, PERF_RECORD_FORK, 1, tid, time)),
+				 0);
 		assert_int_equal(sideband_log_append(&log, comm(&r, 1, tid, time + 1)), 0);
-		assert_int_equal(sideband_log_append(&log, task(&r, PERF_RECORD_EXIT, 1, tid, time + 2)), 0);
+		assert_int_equal(sideband_log_append(&log,
+						     task(&r, PERF_RECORD_EXIT, 1, tid, time + 2)),
+				 0);
 	}
 	assert_int_equal(log.dropped, 0);
 	assert_true(log.bytes <= 256 << 10);
@@ -158,7 +174,10 @@ static void test_churn(void **state)
 	sideband_log_fini(&log);
 }
 
-/* What is newer than a round is the next one's: an older record may come to a ring that was read before. */
+/*
+ * What is newer than a round is the next one's: an older record may come to a ring that was read
+ * before.
+ */
 static void test_hold(void **state)
 {
 	static const uint64_t times[] = {10, 30, 20, 40};
@@ -168,7 +187,8 @@ static void test_hold(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-		const struct perf_event_header *h = task(&r, PERF_RECORD_FORK, 1, (uint32_t)i, times[i]);
+		const struct perf_event_header *h =
+			task(&r, PERF_RECORD_FORK, 1, (uint32_t)i, times[i]);
 
 		one = h->size;
 		memcpy(buf + used, h, one);
@@ -228,7 +248,8 @@ static int on_proc_record(void *arg, const struct perf_event_header *h)
 	case PERF_RECORD_MMAP2:
 		seen->maps++;
 		assert_true(m->prot & PROT_EXEC);
-		seen->own_code |= (uintptr_t)on_proc_record >= m->addr && (uintptr_t)on_proc_record < m->addr + m->len;
+		seen->own_code |= (uintptr_t)on_proc_record >= m->addr &&
+				  (uintptr_t)on_proc_record < m->addr + m->len;
 		seen->vdso |= strcmp(m->filename, "[vdso]") == 0;
 		break;
 	}
@@ -244,7 +265,8 @@ static void test_compact_meanwhile(void **state)
 
 	sideband_log_init(&log, 1u << 20);
 	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x1000, 50)), 0);
-	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x2000, 20)), 0); /* older, and read later */
+	/* older, and read later */
+	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x1000, 0x2000, 20)), 0);
 	assert_int_equal(sideband_log_freeze(&log, &view), 0);
 	assert_int_equal(sideband_log_append(&log, map(&r, 7, 0x8000, 0x1000, 60)), 0);
 	assert_int_equal(sideband_log_compact(&view, 1000, &fresh), 0);
@@ -280,7 +302,9 @@ static void test_proc_records(void **state)
 	struct seen seen = {0};
 	_cleanup_close_ int fd = open("/proc/self", O_PATH | O_DIRECTORY);
 
-	assert_int_equal(proc_records_read(fd, getpid(), 0, 4711, PROC_RECORDS_ALL, on_proc_record, &seen), 0);
+	assert_int_equal(proc_records_read(fd, getpid(), 0, 4711, PROC_RECORDS_ALL, on_proc_record,
+					   &seen),
+			 0);
 	assert_int_equal(seen.comms, seen.forks + 1);
 	assert_true(seen.maps >= 2 && seen.own_code && seen.vdso);
 	assert_int_equal(seen.namespaces, 1);

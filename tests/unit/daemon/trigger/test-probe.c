@@ -29,7 +29,8 @@ static void check_common(const struct perf_event_attr *a, bool inherit)
 {
 	assert_int_equal(a->sample_period, 1);
 	assert_int_equal(a->wakeup_events, 1);
-	assert_int_equal(a->sample_type, PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID);
+	assert_int_equal(a->sample_type,
+			 PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID);
 	assert_true(a->exclude_kernel && a->exclude_hv && a->use_clockid && !a->disabled);
 	assert_int_equal(a->clockid, CLOCK_MONOTONIC_RAW);
 	assert_int_equal(a->inherit, inherit);
@@ -118,7 +119,8 @@ static void find_place(struct probe_place *ret)
 	*ret = (struct probe_place){.maj = map.maj,
 				    .min = map.min,
 				    .ino = map.ino,
-				    .offset = map.pgoff + ((uint64_t)(uintptr_t)the_place - map.start)};
+				    .offset = map.pgoff +
+					      ((uint64_t)(uintptr_t)the_place - map.start)};
 }
 
 static int setup(void **state)
@@ -138,7 +140,10 @@ static int setup(void **state)
 	f->tell = fds[1];
 	find_place(&f->place);
 	assert_int_equal(proc_open(f->child, -1, &proc), 0);
-	f->process = (struct probe_process){.pid = f->child, .start_time = proc.start_time, .uid = getuid(), .any_user = true};
+	f->process = (struct probe_process){.pid = f->child,
+					    .start_time = proc.start_time,
+					    .uid = getuid(),
+					    .any_user = true};
 	proc_close(&proc);
 	f->base = event_base_new();
 	assert_int_equal(config_init(&f->config), 0);
@@ -243,7 +248,8 @@ static size_t count_events(void)
 	while ((entry = readdir(dir)) != NULL) {
 		char target[64] = "";
 
-		n += readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1) > 0 && strstr(target, "[perf_event]");
+		n += readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1) > 0 &&
+		     strstr(target, "[perf_event]");
 	}
 	(void)closedir(dir);
 	return n;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Triggers with targets, programs, a clock and snapshots that are made up: which hit becomes a snapshot, which is
- * suppressed and why, and what stands in the programs' control pages.
+ * Triggers with targets, programs, a clock and snapshots that are made up: which hit becomes a
+ * snapshot, which is suppressed and why, and what stands in the programs' control pages.
  */
 #include "common/base/raw_clock.h"
 #include "daemon/trigger/trigger.h"
@@ -140,7 +140,8 @@ bool target_has(const struct target *t, pid_t pid, uint64_t start_time)
 	return false;
 }
 
-size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time, struct target **ret, size_t room)
+size_t targets_having(const struct targets *targets, pid_t pid, uint64_t start_time,
+		      struct target **ret, size_t room)
 {
 	size_t n = 0;
 
@@ -204,8 +205,9 @@ struct probes *probes_free(struct probes *ps)
 	return NULL;
 }
 
-int probe_new(struct probes *ps, const struct probe_place *place, const struct probe_process *process,
-	      const struct probe_callbacks *callbacks, void *arg, struct probe **ret)
+int probe_new(struct probes *ps, const struct probe_place *place,
+	      const struct probe_process *process, const struct probe_callbacks *callbacks,
+	      void *arg, struct probe **ret)
 {
 	struct probe *p;
 
@@ -215,7 +217,8 @@ int probe_new(struct probes *ps, const struct probe_place *place, const struct p
 	}
 	p = &fake_probes[n_probes++];
 	assert_true(n_probes <= PROBES_MAX);
-	*p = (struct probe){.process = *process, .callbacks = callbacks, .arg = arg, .on = true, .open = true};
+	*p = (struct probe){
+		.process = *process, .callbacks = callbacks, .arg = arg, .on = true, .open = true};
 	*ret = p;
 	return 0;
 }
@@ -351,7 +354,8 @@ static struct entry *entry_by_id(struct producer *p, uint32_t id)
 	return NULL;
 }
 
-int producer_threshold_set(struct producer *p, uint32_t id, const char *region, uint64_t over, uint64_t cooldown)
+int producer_threshold_set(struct producer *p, uint32_t id, const char *region, uint64_t over,
+			   uint64_t cooldown)
 {
 	struct entry *e = entry_by_id(p, id);
 
@@ -421,8 +425,9 @@ static unsigned n_taken;
 static int create_answer;
 static bool end_next_turn;
 
-int snapshots_create(struct snapshots *s, struct target *target, const struct snapshot_request *request,
-		     snapshot_done_fn done, void *arg, struct snapshot **ret, char *why, size_t why_size)
+int snapshots_create(struct snapshots *s, struct target *target,
+		     const struct snapshot_request *request, snapshot_done_fn done, void *arg,
+		     struct snapshot **ret, char *why, size_t why_size)
 {
 	struct snapshot *n = &taken[n_taken];
 
@@ -498,7 +503,8 @@ static int setup(void **state)
 
 	t1 = (struct target){.id = 1, .name = "t1", .owner = 1000, .programs = {&p1}};
 	t2 = (struct target){.id = 2, .name = "t2", .owner = 2000, .programs = {&p1}};
-	unit = (struct target){.id = 3, .name = "t3", .scope = TARGET_UNIT, .owner = 0, .programs = {&p1, &p2}};
+	unit = (struct target){
+		.id = 3, .name = "t3", .scope = TARGET_UNIT, .owner = 0, .programs = {&p1, &p2}};
 	p1 = (struct producer){.id = 1, .pid = 100, .uid = 1000};
 	p2 = (struct producer){.id = 65, .pid = 200, .uid = 1000};
 	programs[0] = &p1;
@@ -516,9 +522,16 @@ static int setup(void **state)
 	quota_init(&f->quota, &f->config);
 	f->quota.exempt = (uid_t)-1;
 	assert_int_equal(hub_new(&f->hub), 0);
-	assert_int_equal(subscriber_new(f->hub, 1000, false, UINT64_MAX, deliver, &f->reported, &f->subscriber), 0);
-	assert_int_equal(subscriber_new(f->hub, 3000, false, UINT64_MAX, deliver, &f->stranger_reported, &f->stranger), 0);
-	c = (struct triggers_context){.base = f->base, .config = &f->config, .quota = &f->quota, .hub = f->hub};
+	assert_int_equal(subscriber_new(f->hub, 1000, false, UINT64_MAX, deliver, &f->reported,
+					&f->subscriber),
+			 0);
+	assert_int_equal(subscriber_new(f->hub, 3000, false, UINT64_MAX, deliver,
+					&f->stranger_reported, &f->stranger),
+			 0);
+	c = (struct triggers_context){.base = f->base,
+				      .config = &f->config,
+				      .quota = &f->quota,
+				      .hub = f->hub};
 	assert_int_equal(triggers_new(&c, &f->triggers), 0);
 	*state = f;
 	return 0;
@@ -548,7 +561,8 @@ static int teardown(void **state)
 
 /* ---- helpers */
 
-static int try_add(struct fixture *f, struct target *target, const struct trigger_request *req, struct trigger **ret)
+static int try_add(struct fixture *f, struct target *target, const struct trigger_request *req,
+		   struct trigger **ret)
 {
 	char why[200] = "";
 	int r = triggers_add(f->triggers, target, req, ret, why, sizeof(why));
@@ -557,7 +571,8 @@ static int try_add(struct fixture *f, struct target *target, const struct trigge
 	return r;
 }
 
-static struct trigger *add(struct fixture *f, struct target *target, const struct trigger_request *req)
+static struct trigger *add(struct fixture *f, struct target *target,
+			   const struct trigger_request *req)
 {
 	struct trigger *t = NULL;
 
@@ -567,7 +582,10 @@ static struct trigger *add(struct fixture *f, struct target *target, const struc
 
 static struct trigger *add_serve(struct fixture *f, uint64_t over_ns, uint64_t cooldown_ns)
 {
-	const struct trigger_request req = {.uid = 1000, .region = "serve", .over_ns = over_ns, .cooldown_ns = cooldown_ns};
+	const struct trigger_request req = {.uid = 1000,
+					    .region = "serve",
+					    .over_ns = over_ns,
+					    .cooldown_ns = cooldown_ns};
 
 	return add(f, &t1, &req);
 }
@@ -582,8 +600,12 @@ static void cause_written(struct fixture *f, struct producer *p, const struct pr
 
 static void tell(struct fixture *f, struct producer *p, uint32_t id, uint64_t took_ns)
 {
-	const struct producer_cause cause = {.kind = RING_CAUSE_REGION, .tid = 101, .trigger = id, .begin_raw_ns = now - took_ns,
-					     .end_raw_ns = now, .text = "lies"};
+	const struct producer_cause cause = {.kind = RING_CAUSE_REGION,
+					     .tid = 101,
+					     .trigger = id,
+					     .begin_raw_ns = now - took_ns,
+					     .end_raw_ns = now,
+					     .text = "lies"};
 
 	cause_written(f, p, &cause);
 }
@@ -599,8 +621,11 @@ static void serve(struct fixture *f, uint64_t took_ns)
 
 static void request(struct fixture *f, struct producer *p)
 {
-	const struct producer_cause cause = {
-		.kind = RING_CAUSE_REQUEST, .tid = 101, .begin_raw_ns = now, .end_raw_ns = now, .text = "queue is full"};
+	const struct producer_cause cause = {.kind = RING_CAUSE_REQUEST,
+					     .tid = 101,
+					     .begin_raw_ns = now,
+					     .end_raw_ns = now,
+					     .text = "queue is full"};
 
 	cause_written(f, p, &cause);
 }
@@ -752,7 +777,8 @@ static void test_hit(void **state)
 	assert_string_equal(json_get_string(f->reported.last, "target"), "t1");
 	assert_string_equal(json_get_string(f->reported.last, "snapshot"), "snapshot-0");
 	assert_null(told_why(f));
-	assert_int_equal(number(json_get_object(f->reported.last, "cause"), "duration_ns"), 7310000);
+	assert_int_equal(number(json_get_object(f->reported.last, "cause"), "duration_ns"),
+			 7310000);
 	o = trigger_to_json(t);
 	assert_string_equal(json_get_string(o, "last_snapshot"), "snapshot-0");
 	assert_true(number(o, "last_hit_at") > 0);
@@ -794,7 +820,9 @@ static void test_time_is_the_regions(void **state)
 {
 	struct fixture *f = *state;
 	struct trigger *t = add_serve(f, 5 * MS, 10 * S);
-	struct producer_cause cause = {.kind = RING_CAUSE_REGION, .trigger = entry_of(&p1, "serve")->id, .text = ""};
+	struct producer_cause cause = {.kind = RING_CAUSE_REGION,
+				       .trigger = entry_of(&p1, "serve")->id,
+				       .text = ""};
 
 	end_next_turn = true;
 	/* heard of 1 ms late, then at once: the program saw 10 s between them */
@@ -817,8 +845,11 @@ static void test_time_is_the_regions(void **state)
 static void test_per_hour(void **state)
 {
 	struct fixture *f = *state;
-	const struct trigger_request req = {
-		.uid = 1000, .region = "serve", .over_ns = 1 * MS, .cooldown_ns = 1 * S, .max_per_hour = 3};
+	const struct trigger_request req = {.uid = 1000,
+					    .region = "serve",
+					    .over_ns = 1 * MS,
+					    .cooldown_ns = 1 * S,
+					    .max_per_hour = 3};
 	struct trigger *t = add(f, &t1, &req);
 
 	end_next_turn = true;
@@ -839,8 +870,11 @@ static void test_refused_by_snapshots(void **state)
 		int answer;
 		const char *why;
 	} cases[] = {
-		{SNAPSHOT_E_QUOTA, "quota"}, {SNAPSHOT_E_BUSY, "busy"}, {SNAPSHOT_E_NO_SPACE, "no_space"},
-		{SNAPSHOT_E_GONE, "gone"},   {-ENOMEM, "busy"},
+		{SNAPSHOT_E_QUOTA, "quota"},
+		{SNAPSHOT_E_BUSY, "busy"},
+		{SNAPSHOT_E_NO_SPACE, "no_space"},
+		{SNAPSHOT_E_GONE, "gone"},
+		{-ENOMEM, "busy"},
 	};
 	struct fixture *f = *state;
 	struct trigger *t = add_serve(f, 1 * MS, 1 * S);
@@ -869,8 +903,11 @@ static void test_below_and_unknown(void **state)
 	struct fixture *f = *state;
 	struct trigger *t = add_serve(f, 5 * MS, 0);
 	uint32_t id = entry_of(&p1, "serve")->id;
-	const struct producer_cause backwards = {
-		.kind = RING_CAUSE_REGION, .trigger = id, .begin_raw_ns = now, .end_raw_ns = now - 9 * MS, .text = ""};
+	const struct producer_cause backwards = {.kind = RING_CAUSE_REGION,
+						 .trigger = id,
+						 .begin_raw_ns = now,
+						 .end_raw_ns = now - 9 * MS,
+						 .text = ""};
 
 	serve(f, 5 * MS - 1);
 	triggers_cause(f->triggers, &p1, &backwards);
@@ -906,7 +943,10 @@ static void test_suppressed_hits_are_told_seldom(void **state)
 static void test_administrators_hits_are_theirs(void **state)
 {
 	struct fixture *f = *state;
-	const struct trigger_request req = {.uid = 1000, .admin = true, .region = "serve", .over_ns = 5 * MS};
+	const struct trigger_request req = {.uid = 1000,
+					    .admin = true,
+					    .region = "serve",
+					    .over_ns = 5 * MS};
 	struct trigger *t = add(f, &t1, &req);
 
 	/* one by whoever has the uid, who is no administrator now */
@@ -998,7 +1038,10 @@ static void test_kept_back_by_the_program(void **state)
 static void test_programs_come_and_go(void **state)
 {
 	struct fixture *f = *state;
-	const struct trigger_request req = {.uid = 0, .admin = true, .region = "serve", .over_ns = 5 * MS};
+	const struct trigger_request req = {.uid = 0,
+					    .admin = true,
+					    .region = "serve",
+					    .over_ns = 5 * MS};
 	struct trigger *t;
 	struct json_object *o;
 
@@ -1097,13 +1140,17 @@ static void test_two_owners(void **state)
 {
 	struct fixture *f = *state;
 	const struct trigger_request req = {.uid = 2000, .region = "serve", .over_ns = 2 * MS};
-	const struct trigger_request strange = {.uid = 3000, .region = "strange", .over_ns = 2 * MS};
+	const struct trigger_request strange = {.uid = 3000,
+						.region = "strange",
+						.over_ns = 2 * MS};
 	struct trigger *mine, *theirs, *nobodys;
 
 	p1.also_open_to = 2000;
 	mine = add_serve(f, 5 * MS, 0);
 	theirs = add(f, &t2, &req);
-	/* who may not look into a program is told nothing of it, whichever target it is a member of */
+	/*
+	 * who may not look into a program is told nothing of it, whichever target it is a member of
+	 */
 	nobodys = add(f, &t2, &strange);
 	triggers_producer_changed(f->triggers, &p1);
 	assert_null(entry_of(&p1, "strange"));
@@ -1159,7 +1206,10 @@ static void test_limits_of_users_and_daemon(void **state)
 static void test_after(void **state)
 {
 	struct fixture *f = *state;
-	const struct trigger_request req = {.uid = 1000, .region = "serve", .over_ns = 5 * MS, .after_ns = 20 * MS};
+	const struct trigger_request req = {.uid = 1000,
+					    .region = "serve",
+					    .over_ns = 5 * MS,
+					    .after_ns = 20 * MS};
 	struct trigger *t = add(f, &t1, &req);
 	struct json_object *o;
 
@@ -1205,7 +1255,10 @@ static void test_after(void **state)
 static void test_target_goes(void **state)
 {
 	struct fixture *f = *state;
-	struct trigger_request req = {.uid = 1000, .region = "waits", .over_ns = 5 * MS, .after_ns = 20 * MS};
+	struct trigger_request req = {.uid = 1000,
+				      .region = "waits",
+				      .over_ns = 5 * MS,
+				      .after_ns = 20 * MS};
 	struct trigger *stays;
 
 	(void)add_serve(f, 5 * MS, 0);
@@ -1231,7 +1284,10 @@ static void test_target_goes(void **state)
 static void test_freed_in_the_middle(void **state)
 {
 	struct fixture *f = *state;
-	const struct trigger_request req = {.uid = 1000, .region = "waits", .over_ns = 5 * MS, .after_ns = 20 * MS};
+	const struct trigger_request req = {.uid = 1000,
+					    .region = "waits",
+					    .over_ns = 5 * MS,
+					    .after_ns = 20 * MS};
 
 	(void)add_serve(f, 5 * MS, 0);
 	(void)add(f, &t1, &req);
@@ -1333,7 +1389,8 @@ static void test_request_chooses_a_target(void **state)
 	assert_int_equal(n_taken, 4);
 	assert_int_equal(total_of(f, "requests", "cooldown"), 1);
 	/* what somebody armed has stacks, what is there by itself has none */
-	t1 = (struct target){.id = 1, .name = "t1", .owner = 1000, .implicit = true, .programs = {&p1}};
+	t1 = (struct target){
+		.id = 1, .name = "t1", .owner = 1000, .implicit = true, .programs = {&p1}};
 	t2 = (struct target){.id = 2, .name = "t2", .owner = 0, .programs = {&p1}};
 	unit.owner = 0;
 	now += 2 * S;
@@ -1376,11 +1433,15 @@ static void set_state(struct probe *p, enum probe_state state)
 }
 
 /* A target of two processes, 100 and 200. */
-static struct trigger *add_place(struct fixture *f, struct target *target, uint64_t cooldown_ns, struct settled *s)
+static struct trigger *add_place(struct fixture *f, struct target *target, uint64_t cooldown_ns,
+				 struct settled *s)
 {
-	static const struct trigger_hit place = {.name = "serve", .maj = 8, .min = 1, .ino = 77, .offset = 4096, .by = "auto"};
-	const struct trigger_request req = {
-		.uid = target->owner, .admin = target->owner == 0, .hit = &place, .cooldown_ns = cooldown_ns};
+	static const struct trigger_hit place = {
+		.name = "serve", .maj = 8, .min = 1, .ino = 77, .offset = 4096, .by = "auto"};
+	const struct trigger_request req = {.uid = target->owner,
+					    .admin = target->owner == 0,
+					    .hit = &place,
+					    .cooldown_ns = cooldown_ns};
 	struct trigger *t;
 
 	target->processes[0] = (struct target_process){.pid = 100, .start_time = 7};
@@ -1396,7 +1457,11 @@ static struct trigger *add_place(struct fixture *f, struct target *target, uint6
 
 static void hit_place(struct probe *p, uint32_t tid, uint64_t n)
 {
-	p->callbacks->hit(p->arg, p, &(struct probe_hit){.pid = (uint32_t)p->process.pid, .tid = tid, .time_ns = now}, n);
+	p->callbacks->hit(p->arg, p,
+			  &(struct probe_hit){.pid = (uint32_t)p->process.pid,
+					      .tid = tid,
+					      .time_ns = now},
+			  n);
 }
 
 static bool is_resting(struct trigger *t)
@@ -1470,8 +1535,12 @@ static void test_place(void **state)
 
 static void map(struct fixture *f, const struct probe *p, uint64_t ino, uint64_t start)
 {
-	const struct target_mapping mapping = {
-		.pid = p->process.pid, .maj = 8, .min = 1, .ino = ino, .start = start, .end = start + 0x1000};
+	const struct target_mapping mapping = {.pid = p->process.pid,
+					       .maj = 8,
+					       .min = 1,
+					       .ino = ino,
+					       .start = start,
+					       .end = start + 0x1000};
 
 	triggers_target_mapped(f->triggers, &unit, &mapping);
 }
@@ -1595,7 +1664,8 @@ static void test_place_is_busy(void **state)
 /* Who waits for the answer is not told that the process has gone. */
 static void test_place_is_busy_at_first(void **state)
 {
-	static const struct trigger_hit place = {.name = "serve", .maj = 8, .min = 1, .ino = 77, .offset = 4096, .by = "auto"};
+	static const struct trigger_hit place = {
+		.name = "serve", .maj = 8, .min = 1, .ino = 77, .offset = 4096, .by = "auto"};
 	const struct trigger_request req = {.uid = 1000, .hit = &place};
 	struct fixture *f = *state;
 	struct settled s = {0};

@@ -93,7 +93,8 @@ static void time_never_runs_backwards(void **state)
 	uint64_t last = 0;
 
 	for (uint64_t i = 0; i < 50; i++)
-		b[i] = (struct clock_bracket){.source = (i + 1) * 7777777, .monotonic = (i + 1) * 7777000 + i * i};
+		b[i] = (struct clock_bracket){.source = (i + 1) * 7777777,
+					      .monotonic = (i + 1) * 7777000 + i * i};
 	m = make(b, 50);
 	for (uint64_t t = 0; t < 60 * 7777777ull; t += 9973) {
 		uint64_t mono = clock_map_monotonic(m, t);

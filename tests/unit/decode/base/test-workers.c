@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pieces of work on no thread and on several: each is done once, by a worker that there is, waited for in any order. */
+/*
+ * Pieces of work on no thread and on several: each is done once, by a worker that there is, waited
+ * for in any order.
+ */
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -48,7 +51,9 @@ static void run_all(unsigned int threads)
 	_cleanup_(workers_freep) struct workers *w = NULL;
 
 	assert_int_equal(workers_new(threads, &w), 0);
-	assert_int_equal(workers_count(w), threads > WORKERS_MAX ? WORKERS_MAX : threads ? threads : 1);
+	assert_int_equal(workers_count(w), threads > WORKERS_MAX ? WORKERS_MAX
+					   : threads             ? threads
+								 : 1);
 	for (unsigned int i = 0; i < PIECES; i++)
 		submit(w, i);
 	/* the last first */
@@ -102,7 +107,8 @@ static void be_busy(struct work *work, unsigned int worker)
 	sigset_t now;
 
 	(void)pthread_sigmask(SIG_SETMASK, NULL, &now);
-	b->blocked = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGSYS) == 0;
+	b->blocked = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 1 &&
+		     sigismember(&now, SIGSYS) == 0;
 	b->worker = worker;
 	(void)sem_post(&b->begun);
 	while (sem_wait(&b->go) < 0)
@@ -145,7 +151,10 @@ static void test_signals(void **state)
 	assert_int_equal(b.worker, 0);
 }
 
-/* While the only thread is busy, who waits does what it waits for, and that before what came earlier. */
+/*
+ * While the only thread is busy, who waits does what it waits for, and that before what came
+ * earlier.
+ */
 static void test_caller_helps(void **state)
 {
 	_cleanup_(workers_freep) struct workers *w = NULL;
@@ -204,7 +213,11 @@ static void test_later(void **state)
 		next = 0;
 		busy_begin(w, &b);
 		for (unsigned int i = 0; i < 4; i++) {
-			p[i] = (struct noted){.work = {.run = note, .later = i < 2}, .n = i, .order = order, .next = &next, .all = &all};
+			p[i] = (struct noted){.work = {.run = note, .later = i < 2},
+					      .n = i,
+					      .order = order,
+					      .next = &next,
+					      .all = &all};
 			workers_submit(w, &p[i].work);
 		}
 		if (by_caller)

@@ -25,10 +25,14 @@ static const struct callfunc *on_function(void *arg, uint64_t ip, bool *ret_firs
 static bool on_lands(void *arg, uint64_t at, uint64_t pad)
 {
 	(void)arg;
-	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 && (at & 0xff) < 0x24;
+	return (pad & 0xff) == 0x62 && at >> 8 == pad >> 8 && (at & 0xff) >= 0x20 &&
+	       (at & 0xff) < 0x24;
 }
 
-/* Offsets say what the code in front of them did: 0xe0 pushed, 0xe8 stored, 0xf0 loaded the stack pointer. */
+/*
+ * Offsets say what the code in front of them did: 0xe0 pushed, 0xe8 stored, 0xf0 loaded the stack
+ * pointer.
+ */
 static enum callstack_slot on_slot(void *arg, uint64_t ip)
 {
 	(void)arg;
@@ -56,12 +60,27 @@ static bool on_is_unordered(void *arg)
 	return ((struct scene *)arg)->unordered;
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call,
+		     enum callstack_why why)
 {
-	static const char marks[] = {[CALLSTACK_CALL] = 0, [CALLSTACK_TAIL] = '>', [CALLSTACK_UNWOUND] = '!', [CALLSTACK_FOUND] = '?',
-		[CALLSTACK_SIGNAL] = '@', [CALLSTACK_GAP] = '~', [CALLSTACK_RESUMED] = '+', [CALLSTACK_DOUBTED] = '*', [CALLSTACK_BACK] = '<',
-		[CALLSTACK_GOROUTINE] = '$', [CALLSTACK_GOROUTINE_DOUBTED] = '%', [CALLSTACK_SWITCHED] = '#', [CALLSTACK_UNWOUND_DOUBTED] = '|',
-		[CALLSTACK_FORKED] = '&', [CALLSTACK_SEEN] = '=', [CALLSTACK_SEEN_CUT] = '-', [CALLSTACK_NEW_STACK] = '"', [CALLSTACK_SIGNAL_DOUBTED] = ';'};
+	static const char marks[] = {[CALLSTACK_CALL] = 0,
+				     [CALLSTACK_TAIL] = '>',
+				     [CALLSTACK_UNWOUND] = '!',
+				     [CALLSTACK_FOUND] = '?',
+				     [CALLSTACK_SIGNAL] = '@',
+				     [CALLSTACK_GAP] = '~',
+				     [CALLSTACK_RESUMED] = '+',
+				     [CALLSTACK_DOUBTED] = '*',
+				     [CALLSTACK_BACK] = '<',
+				     [CALLSTACK_GOROUTINE] = '$',
+				     [CALLSTACK_GOROUTINE_DOUBTED] = '%',
+				     [CALLSTACK_SWITCHED] = '#',
+				     [CALLSTACK_UNWOUND_DOUBTED] = '|',
+				     [CALLSTACK_FORKED] = '&',
+				     [CALLSTACK_SEEN] = '=',
+				     [CALLSTACK_SEEN_CUT] = '-',
+				     [CALLSTACK_NEW_STACK] = '"',
+				     [CALLSTACK_SIGNAL_DOUBTED] = ';'};
 	struct scene *s = arg;
 	const char letter = (char)(fr->f - functions);
 
@@ -90,8 +109,8 @@ static struct callstack_run on_goroutine(void *arg, uint64_t since, bool begins)
 }
 
 /* "^": around what is told already. */
-static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, uint32_t more,
-		       enum callstack_why why)
+static void on_outside(void *arg, uint64_t time, const struct callstack_frame *fr,
+		       struct call *call, uint32_t more, enum callstack_why why)
 {
 	struct scene *s = arg;
 

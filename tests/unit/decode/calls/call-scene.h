@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scenarios for the rules from branches to calls: functions are letters at 0x100 * letter, what is drawn is a line of text. */
+/*
+ * Scenarios for the rules from branches to calls: functions are letters at 0x100 * letter, what is
+ * drawn is a line of text.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +24,8 @@ struct scene {
 	uint32_t n_outside; /* are told next */
 	uint64_t clock;
 	bool quiet; /* nothing is told */
-	struct callstack_run left, begun; /* the runtime tells next of a goroutine that stops, and of one that goes on */
+	/* the runtime tells next of a goroutine that stops, and of one that goes on */
+	struct callstack_run left, begun;
 	bool unordered; /* other threads run, and times are not exact */
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The rules from branches to calls alone, for tests: functions and branches are read as lines, what begins and ends is printed.
+ * The rules from branches to calls alone, for tests: functions and branches are read as lines, what
+ * begins and ends is printed.
  *
  *	function START SIZE NAME
  *	call|return|jump|loop|stop|resume|gap NS FROM BACK TO	(addresses in hex)
@@ -49,7 +50,8 @@ static const char *name_of(const struct callfunc *f)
 	return f->known ? names[f - functions] : "?";
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call,
+		     enum callstack_why why)
 {
 	(void)arg;
 	(void)call;
@@ -71,7 +73,8 @@ static bool add_function(const char *line)
 	char *name = names[n_functions];
 	size_t n;
 
-	if (n_functions == MAX_FUNCTIONS || sscanf(line, "function %" SCNx64 " %" SCNx32 " %255s", &f->start, &f->id, name) != 3)
+	if (n_functions == MAX_FUNCTIONS ||
+	    sscanf(line, "function %" SCNx64 " %" SCNx32 " %255s", &f->start, &f->id, name) != 3)
 		return false;
 	n = strlen(name);
 	f->known = true;
@@ -85,7 +88,8 @@ static bool walk(struct callstack *cs, const char *line, uint64_t *ret_time)
 	uint64_t time, from, back, to;
 	char kind[16];
 
-	if (sscanf(line, "%15s %" SCNu64 " %" SCNx64 " %" SCNx64 " %" SCNx64, kind, &time, &from, &back, &to) != 5)
+	if (sscanf(line, "%15s %" SCNu64 " %" SCNx64 " %" SCNx64 " %" SCNx64, kind, &time, &from,
+		   &back, &to) != 5)
 		return false;
 	*ret_time = time;
 	if (strcmp(kind, "call") == 0)
@@ -109,7 +113,10 @@ static bool walk(struct callstack *cs, const char *line, uint64_t *ret_time)
 
 int main(void)
 {
-	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {.function = on_function,
+						 .lands = on_lands,
+						 .begin = on_begin,
+						 .end = on_end};
 	const struct callstack_stats *s;
 	struct callstack *cs;
 	char line[512];
@@ -125,8 +132,8 @@ int main(void)
 	}
 	callstack_finish(cs, time);
 	s = callstack_stats(cs);
-	(void)fprintf(stderr, "unexplained %" PRIu64 " inferred %" PRIu64 " adopted %" PRIu64 "\n", s->unexplained, s->inferred,
-		      s->adopted);
+	(void)fprintf(stderr, "unexplained %" PRIu64 " inferred %" PRIu64 " adopted %" PRIu64 "\n",
+		      s->unexplained, s->inferred, s->adopted);
 	(void)callstack_free(cs);
 	return 0;
 }

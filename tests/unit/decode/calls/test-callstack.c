@@ -61,7 +61,10 @@ static void tail_calls_and_stubs(void **state)
 	scene_end(&s, "?A(B()>C()D()E()>F()B()>C()>u()B()>C())");
 }
 
-/* An interpreter with a function for each opcode goes on with the next one's, which may be the same again. */
+/*
+ * An interpreter with a function for each opcode goes on with the next one's, which may be the same
+ * again.
+ */
 static void tail_calls_of_itself(void **state)
 {
 	struct scene s;
@@ -144,7 +147,9 @@ static void retpoline(void **state)
 	scene_end(&s, "?A(R(R())>B(C()))");
 }
 
-/* A retpoline that is known is no call at all, and where it goes is what is called, or jumped to. */
+/*
+ * A retpoline that is known is no call at all, and where it goes is what is called, or jumped to.
+ */
 static void thunks(void **state)
 {
 	struct scene s;
@@ -196,7 +201,10 @@ static void thunks_inline(void **state)
 	scene_end(&s, "?A(B()A()C())");
 }
 
-/* A return of an address that the function has pushed is a jump; one after the stack pointer was loaded may be anything. */
+/*
+ * A return of an address that the function has pushed is a jump; one after the stack pointer was
+ * loaded may be anything.
+ */
 static void pushed_returns(void **state)
 {
 	struct scene s;
@@ -215,7 +223,10 @@ static void pushed_returns(void **state)
 	scene_end(&s, "?A(B()>C()D())");
 }
 
-/* Generated code goes back to the call that has left for it, not to an older one of the same function. */
+/*
+ * Generated code goes back to the call that has left for it, not to an older one of the same
+ * function.
+ */
 static void generated_code(void **state)
 {
 	struct scene s;
@@ -253,7 +264,10 @@ static void exceptions(void **state)
 	call(&s, 'A', 0x10, 'B');
 	call(&s, 'B', 0x10, 'C');
 	call(&s, 'C', 0x10, 'T');
-	/* a landing pad that cleans up in C, then the handler in A; the unwinder leaves by ret or by jmp */
+	/*
+	 * a landing pad that cleans up in C, then the handler in A; the unwinder leaves by ret or
+	 * by jmp
+	 */
 	callstack_return(s.cs, ++s.clock, AT('T', 8), AT('C', 0x60));
 	call(&s, 'C', 0x64, 'U');
 	jump(&s, 'U', 'A', 0x60);
@@ -287,7 +301,10 @@ static void jump_to(struct scene *s, char from, char to, unsigned offset)
 	callstack_jump(s->cs, ++s->clock, AT(from, 0x94), AT(to, offset), false);
 }
 
-/* The cold parts of a stripped program: P begins with a frame, so it is a part; Q may be a function. */
+/*
+ * The cold parts of a stripped program: P begins with a frame, so it is a part; Q may be a
+ * function.
+ */
 static void parts_without_names(void **state)
 {
 	struct scene s;
@@ -306,7 +323,9 @@ static void parts_without_names(void **state)
 	jump_to(&s, 'P', 'I', 0x40);
 	call(&s, 'I', 0x44, 'K');
 	ret(&s, 'K', 'I', 0x44);
-	/* the same without a word of the unwind table: a tail call, which comes back to the inner I */
+	/*
+	 * the same without a word of the unwind table: a tail call, which comes back to the inner I
+	 */
 	jump_to(&s, 'I', 'Q', 0);
 	call(&s, 'Q', 0x10, 'G');
 	ret(&s, 'G', 'Q', 0x10);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random programs whose calls are known: from their packets through the walk and the rules of the stack to a tree of calls,
- * which is the model's, call by call, with the number of instructions at which each begins and ends. And damage: calls in
- * front of it and behind it are the same.
+ * Random programs whose calls are known: from their packets through the walk and the rules of the
+ * stack to a tree of calls, which is the model's, call by call, with the number of instructions at
+ * which each begins and ends. And damage: calls in front of it and behind it are the same.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,8 @@ struct tree {
 	bool began;
 };
 
-static const struct ptprogram_function *function_at(const struct ptprogram *p, uint64_t ip, size_t *ret_i)
+static const struct ptprogram_function *function_at(const struct ptprogram *p, uint64_t ip,
+						    size_t *ret_i)
 {
 	for (size_t i = 0; i < p->n_functions; i++)
 		if (ip >= p->functions[i].start && ip < p->functions[i].end) {
@@ -80,7 +81,8 @@ static void add(struct tree *t, uint64_t function, uint64_t insns)
 	t->v[t->n++] = (struct ptprogram_call){function, insns};
 }
 
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call,
+		     enum callstack_why why)
 {
 	struct tree *t = arg;
 	struct slice *s;
@@ -93,11 +95,15 @@ static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr,
 	assert_true(t->depth < CALLSTACK_FREE_DEPTH);
 	s = &t->slices[t->n_slices];
 	*s = (struct slice){.function = fr->f->start,
-		.begin = t->offset,
-		.called = t->offset,
-		.made_up = why == CALLSTACK_FOUND || why == CALLSTACK_GAP || why == CALLSTACK_RESUMED || why == CALLSTACK_UNWOUND_DOUBTED};
+			    .begin = t->offset,
+			    .called = t->offset,
+			    .made_up = why == CALLSTACK_FOUND || why == CALLSTACK_GAP ||
+				       why == CALLSTACK_RESUMED ||
+				       why == CALLSTACK_UNWOUND_DOUBTED};
 	/* it has ended, and goes on, for it may be another call */
-	for (size_t i = t->n_slices; why == CALLSTACK_UNWOUND_DOUBTED && i > 0 && i + CALLSTACK_FREE_DEPTH > t->n_slices; i--)
+	for (size_t i = t->n_slices;
+	     why == CALLSTACK_UNWOUND_DOUBTED && i > 0 && i + CALLSTACK_FREE_DEPTH > t->n_slices;
+	     i--)
 		t->slices[i - 1].made_up |= t->slices[i - 1].end == t->offset;
 	if (why == CALLSTACK_TAIL) {
 		/* of what has just ended there */
@@ -147,7 +153,8 @@ static void on_event(struct tree *t, const struct ptflow_event *e)
 		break;
 	case PTFLOW_DISABLE:
 	case PTFLOW_DISABLE_ASYNC:
-		callstack_stop(t->calls, now, e->from, e->kind == PTFLOW_DISABLE ? e->from + e->length : 0);
+		callstack_stop(t->calls, now, e->from,
+			       e->kind == PTFLOW_DISABLE ? e->from + e->length : 0);
 		break;
 	case PTFLOW_RESYNC:
 		callstack_resync(t->calls, now, e->to);
@@ -170,13 +177,18 @@ static int sink(void *arg, const struct ptflow_event *events, size_t n)
 
 static void tree_init(struct tree *t, uint64_t seed, const struct ptprogram_options *o, bool all)
 {
-	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {.function = on_function,
+						 .lands = on_lands,
+						 .begin = on_begin,
+						 .end = on_end};
 	struct ptflow_options fo = {.sink = sink, .arg = t, .all = all};
 
 	memset(t, 0, sizeof(*t));
 	ptprogram_run(&t->p, seed, o);
 	for (size_t i = 0; i < t->p.n_functions; i++)
-		t->functions[i] = (struct callfunc){.start = t->p.functions[i].start, .id = (uint32_t)i + 1, .known = true};
+		t->functions[i] = (struct callfunc){.start = t->p.functions[i].start,
+						    .id = (uint32_t)i + 1,
+						    .known = true};
 	assert_int_equal(callstack_new(&ops, t, NULL, &t->calls), 0);
 	assert_int_equal(codeblocks_new(ptprogram_read, NULL, &t->p, 1u << 20, &t->blocks), 0);
 	fo.code = t->blocks;
@@ -195,7 +207,8 @@ static void tree_fini(struct tree *t)
 
 static void follow(struct tree *t)
 {
-	assert_int_equal(ptflow_run(t->f, t->p.trace.bytes, t->p.trace.bytes + t->p.trace.n, NULL), 0);
+	assert_int_equal(ptflow_run(t->f, t->p.trace.bytes, t->p.trace.bytes + t->p.trace.n, NULL),
+			 0);
 }
 
 static struct ptprogram_options options_of(uint64_t seed)
@@ -217,12 +230,13 @@ static void is_model(const struct tree *t, uint64_t seed)
 	const struct ptprogram *p = &t->p;
 
 	for (size_t i = 0; i < p->n_calls || i < t->n; i++) {
-		const struct ptprogram_call none = {1, 0}, *a = i < p->n_calls ? &p->calls[i] : &none,
+		const struct ptprogram_call none = {1, 0},
+					    *a = i < p->n_calls ? &p->calls[i] : &none,
 					    *b = i < t->n ? &t->v[i] : &none;
 
 		if (a->function != b->function || a->insns != b->insns)
-			fail_msg("seed %lu: call %zu of %zu: %lx at %lu, not %lx at %lu", seed, i, p->n_calls, b->function, b->insns,
-				 a->function, a->insns);
+			fail_msg("seed %lu: call %zu of %zu: %lx at %lu, not %lx at %lu", seed, i,
+				 p->n_calls, b->function, b->insns, a->function, a->insns);
 	}
 }
 
@@ -268,24 +282,31 @@ static size_t within(const struct tree *t, uint64_t from, uint64_t to, struct sl
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n_slices; i++)
-		if (!t->slices[i].made_up && t->slices[i].called >= from && t->slices[i].end < to && t->slices[i].end)
+		if (!t->slices[i].made_up && t->slices[i].called >= from && t->slices[i].end < to &&
+		    t->slices[i].end)
 			ret[n++] = t->slices[i];
 	return n;
 }
 
-static void same_calls(const struct tree *good, const struct tree *bad, uint64_t from, uint64_t to, uint64_t seed)
+static void same_calls(const struct tree *good, const struct tree *bad, uint64_t from, uint64_t to,
+		       uint64_t seed)
 {
-	struct slice *a = calloc(good->n_slices + 1, sizeof(*a)), *b = calloc(bad->n_slices + 1, sizeof(*b));
+	struct slice *a = calloc(good->n_slices + 1, sizeof(*a)),
+		     *b = calloc(bad->n_slices + 1, sizeof(*b));
 	size_t n, m;
 
 	assert_true(a && b);
 	n = within(good, from, to, a);
 	m = within(bad, from, to, b);
 	for (size_t i = 0; i < n || i < m; i++)
-		if (i >= n || i >= m || a[i].function != b[i].function || a[i].begin != b[i].begin || a[i].end != b[i].end)
-			fail_msg("seed %lu: bytes %lx..%lx: call %zu of %zu (%zu in the whole trace): %lx at %lx..%lx, not %lx at %lx..%lx",
-				 seed, from, to, i, m, n, i < m ? b[i].function : 0, i < m ? b[i].begin : 0, i < m ? b[i].end : 0,
-				 i < n ? a[i].function : 0, i < n ? a[i].begin : 0, i < n ? a[i].end : 0);
+		if (i >= n || i >= m || a[i].function != b[i].function ||
+		    a[i].begin != b[i].begin || a[i].end != b[i].end)
+			fail_msg(
+				"seed %lu: bytes %lx..%lx: call %zu of %zu (%zu in the whole trace): %lx at %lx..%lx, not %lx at %lx..%lx",
+				seed, from, to, i, m, n, i < m ? b[i].function : 0,
+				i < m ? b[i].begin : 0, i < m ? b[i].end : 0,
+				i < n ? a[i].function : 0, i < n ? a[i].begin : 0,
+				i < n ? a[i].end : 0);
 	free(a);
 	free(b);
 }
@@ -315,7 +336,9 @@ static void test_damage(void **state)
 		k = 1 + ptprogram_random(&random, good.p.n_psbs - 2);
 		from = good.p.psbs[k];
 		to = good.p.psbs[k + 1];
-		for (uint64_t at = from + ptprogram_random(&random, to - from), n = 1 + ptprogram_random(&random, 16); at < to && n; at++, n--)
+		for (uint64_t at = from + ptprogram_random(&random, to - from),
+			      n = 1 + ptprogram_random(&random, 16);
+		     at < to && n; at++, n--)
 			bad.p.trace.bytes[at] = (uint8_t)ptprogram_random(&random, 256);
 		follow(&good);
 		follow(&bad);

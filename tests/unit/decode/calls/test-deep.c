@@ -35,7 +35,8 @@ static bool on_lands(void *arg, uint64_t call, uint64_t pad)
 }
 
 /* Each call is given back what it began with. */
-static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call, enum callstack_why why)
+static void on_begin(void *arg, uint64_t time, const struct callstack_frame *fr, struct call *call,
+		     enum callstack_why why)
 {
 	uint32_t *open = arg;
 
@@ -55,7 +56,10 @@ static void on_end(void *arg, uint64_t time, struct call *call)
 
 static struct callstack *new_stack(uint32_t *open)
 {
-	static const struct callstack_ops ops = {.function = on_function, .lands = on_lands, .begin = on_begin, .end = on_end};
+	static const struct callstack_ops ops = {.function = on_function,
+						 .lands = on_lands,
+						 .begin = on_begin,
+						 .end = on_end};
 	struct callstack *cs;
 
 	*open = 0;

@@ -55,7 +55,10 @@ static void a_stack_proven_by_returns(void **state)
 	scene_end(&s, "?A(B(C(D(E()))))?F(G())^?X()^~A(^~B(^~C()))");
 }
 
-/* What was before a gap is remembered over more of them, each piece by itself, until returns prove it. */
+/*
+ * What was before a gap is remembered over more of them, each piece by itself, until returns prove
+ * it.
+ */
 static void several_gaps(void **state)
 {
 	struct scene s;
@@ -79,7 +82,10 @@ static void several_gaps(void **state)
 	assert_int_equal(callstack_stats(s.cs)->adopted, 3);
 	scene_end(&s, "?A(B(C()))?D(E())?U()?F()^~D()^~A(^~B())");
 
-	/* found where one was called to return to: it has; and if that is not so, it is a hypothesis again, with what is around */
+	/*
+	 * found where one was called to return to: it has; and if that is not so, it is a
+	 * hypothesis again, with what is around
+	 */
 	scene_begin(&s);
 	call(&s, 'A', 0x10, 'B');
 	call(&s, 'B', 0x10, 'C');
@@ -131,7 +137,10 @@ static void a_stack_disproven(void **state)
 			assert_int_equal(callstack_stats(s.cs)->adopted, 2);
 			assert_int_equal(callstack_stats(s.cs)->inferred, 0);
 		} else {
-			/* called by what was not there before, which is not around the frames that were wrong */
+			/*
+			 * called by what was not there before, which is not around the frames that
+			 * were wrong
+			 */
 			ret(&s, 'F', 'X', 0x10);
 			call(&s, 'X', 0x20, 'F');
 			ret(&s, 'F', 'X', 0x20);

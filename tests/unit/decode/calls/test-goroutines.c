@@ -169,7 +169,8 @@ static void goroutines_that_go_on_at_once(void **state)
 		leave(&s, 'C', 0x20, 'R');
 		go(&s, 'R', 'B', 0x70);
 		ret(&s, 'B', 'A', 0x10);
-		scene_end(&s, i ? "?S(g())A(B(B(C(m(R(g())))))|B(|B()))" : "?S(g())A(B(C(m(R(g())))))");
+		scene_end(&s,
+			  i ? "?S(g())A(B(B(C(m(R(g())))))|B(|B()))" : "?S(g())A(B(C(m(R(g())))))");
 	}
 
 	/* preempted in the middle, by a handler that makes it call something there */
@@ -186,7 +187,9 @@ static void goroutines_that_go_on_at_once(void **state)
 	scene_end(&s, "?S(g())A(@H()@i(m()))#K(g())$A($i())");
 }
 
-/* What the runtime does on another stack is called, however many stacks may wait that nobody knows. */
+/*
+ * What the runtime does on another stack is called, however many stacks may wait that nobody knows.
+ */
 static void goroutines_on_the_thread_s_stack(void **state)
 {
 	_cleanup_(waiting_freep) struct waiting *gs = NULL;
@@ -222,7 +225,10 @@ static void goroutines_on_the_thread_s_stack(void **state)
 
 #define RUN(g, n) ((struct callstack_run){.goroutine = (g), .run = (n)})
 
-/* The runtime tells which goroutine it is: then it makes no difference what else waits there, or may. */
+/*
+ * The runtime tells which goroutine it is: then it makes no difference what else waits there, or
+ * may.
+ */
 static void goroutines_told(void **state)
 {
 	_cleanup_(waiting_freep) struct waiting *gs = NULL;
@@ -246,8 +252,15 @@ static void goroutines_told(void **state)
 		s.left = RUN(2, 1);
 		leave(&s, 'C', 0x20, 'K');
 		s.quiet = false;
-		/* in turn, and again; without being told; 2 runs and nobody has seen it; where it does not wait; and what nobody has seen */
-		s.begun = i == 0 ? RUN(1, 1) : i == 1 ? RUN(0, 0) : i == 2 ? RUN(2, 3) : i == 3 ? RUN(2, 2) : RUN(3, 1);
+		/*
+		 * in turn, and again; without being told; 2 runs and nobody has seen it; where it
+		 * does not wait; and what nobody has seen
+		 */
+		s.begun = i == 0   ? RUN(1, 1)
+			  : i == 1 ? RUN(0, 0)
+			  : i == 2 ? RUN(2, 3)
+			  : i == 3 ? RUN(2, 2)
+				   : RUN(3, 1);
 		go(&s, 'K', 'C', i == 3 ? 0x44 : 0x24);
 		if (i == 0) {
 			s.left = RUN(1, 1);
@@ -263,7 +276,8 @@ static void goroutines_told(void **state)
 		assert_int_equal(callstack_stats(s.cs)->told, i == 0 ? 3 : 0);
 		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
 		assert_int_equal(callstack_stats(s.cs)->contradicted, i == 3);
-		scene_end(&s, i == 0 ? "?S(g())$A($C(m()))#K(g())$B($C()m())#K(g())$A($C())" : "?S(g())?C()");
+		scene_end(&s, i == 0 ? "?S(g())$A($C(m()))#K(g())$B($C()m())#K(g())$A($C())"
+				     : "?S(g())?C()");
 	}
 
 	/* the calls say that it is 1 that stops */
@@ -302,7 +316,8 @@ static void goroutines_given_up(void **state)
 	/* more that differ than are kept */
 	for (unsigned i = 0; i <= WAITING_MAX_STACKS; i++) {
 		call(&s, 'A', 0x10, 'B');
-		callstack_call(s.cs, ++s.clock, AT('B', 0x20), AT('B', 0) + 0x100000 * i + 0x24, AT('m', 0));
+		callstack_call(s.cs, ++s.clock, AT('B', 0x20), AT('B', 0) + 0x100000 * i + 0x24,
+			       AT('m', 0));
 		call(&s, 'm', 0x10, 'K');
 		go(&s, 'K', 'A', 0);
 	}

@@ -18,14 +18,18 @@ static void scene_found(struct scene *s, const char *path)
 		call(s, path[0], 0x40, path[1]);
 }
 
-/* It stops, and its stack is that of calls at 0x40 of these functions, the innermost first; a letter that is not one: not known. */
+/*
+ * It stops, and its stack is that of calls at 0x40 of these functions, the innermost first; a
+ * letter that is not one: not known.
+ */
 static enum callstack_seen seen(struct scene *s, const char *stack, bool cut)
 {
 	struct stack_place places[16];
 	uint32_t n = 0;
 
 	callstack_stop(s->cs, ++s->clock, AT(stack[0], 0x60), 0);
-	places[n++] = (struct stack_place){.ip = stack[0] == '_' ? 0 : AT(stack[0], 0x60), .exact = true};
+	places[n++] =
+		(struct stack_place){.ip = stack[0] == '_' ? 0 : AT(stack[0], 0x60), .exact = true};
 	for (; stack[n]; n++)
 		places[n] = (struct stack_place){.ip = stack[n] == '_' ? 0 : AT(stack[n], 0x44)};
 	return callstack_seen(s->cs, s->clock, places, n, cut);
@@ -36,7 +40,10 @@ static void go_on(struct scene *s, char at)
 	callstack_resume(s->cs, ++s->clock, AT(at, 0x60));
 }
 
-/* A stack names what is around the calls, which begins before them and ends after them, or with a gap, or with all. */
+/*
+ * A stack names what is around the calls, which begins before them and ends after them, or with a
+ * gap, or with all.
+ */
 static void callers_that_a_stack_names(void **state)
 {
 	struct scene s;
@@ -117,7 +124,10 @@ static void unwinding_to_what_a_stack_names(void **state)
 	struct scene s;
 
 	(void)state;
-	/* a return over them, a landing pad in one of them: of two calls of it the one whose call has that */
+	/*
+	 * a return over them, a landing pad in one of them: of two calls of it the one whose call
+	 * has that
+	 */
 	scene_found(&s, "AB");
 	assert_int_equal(seen(&s, "BAFGM", false), CALLSTACK_AGREES);
 	go_on(&s, 'B');
@@ -151,26 +161,38 @@ static void stacks_that_disagree(void **state)
 	scene_end(&s, "?A(B(C()))");
 
 	scene_found(&s, "AB");
-	assert_int_equal(seen(&s, "BA_M", false), CALLSTACK_AGREES); /* who is in between is not known */
+	/* who is in between is not known */
+	assert_int_equal(seen(&s, "BA_M", false), CALLSTACK_AGREES);
 	go_on(&s, 'B');
-	assert_int_equal(callstack_seen(s.cs, 0, &(struct stack_place){AT('B', 0x60), true}, 1, true), CALLSTACK_ELSEWHERE);
+	assert_int_equal(callstack_seen(s.cs, 0, &(struct stack_place){AT('B', 0x60), true}, 1,
+					true),
+			 CALLSTACK_ELSEWHERE);
 	scene_end(&s, "?A(B())");
 
-	/* while it runs its place says nothing, also where a call of it returns to: of a recursion that may be any */
+	/*
+	 * while it runs its place says nothing, also where a call of it returns to: of a recursion
+	 * that may be any
+	 */
 	scene_found(&s, "RRR");
 	{
-		const struct stack_place places[] = {{AT('R', 0x44), true}, {AT('R', 0x44), false}, {AT('M', 0x44), false}};
+		const struct stack_place places[] = {{AT('R', 0x44), true},
+						     {AT('R', 0x44), false},
+						     {AT('M', 0x44), false}};
 
-		assert_int_equal(callstack_seen(s.cs, s.clock, places, 3, false), CALLSTACK_ELSEWHERE);
+		assert_int_equal(callstack_seen(s.cs, s.clock, places, 3, false),
+				 CALLSTACK_ELSEWHERE);
 	}
 	assert_int_equal(seen(&s, "_", false), CALLSTACK_ELSEWHERE);
 	scene_end(&s, "?R(R(R()))");
 	/* but in the kernel, which is traced, it is where that was called */
 	scene_found(&s, "AB");
 	callstack_call(s.cs, ++s.clock, AT('B', 0x40), AT('B', 0x42), AT('K', 0) | KERNEL);
-	callstack_call(s.cs, ++s.clock, AT('K', 0x40) | KERNEL, AT('K', 0x44) | KERNEL, AT('L', 0) | KERNEL);
+	callstack_call(s.cs, ++s.clock, AT('K', 0x40) | KERNEL, AT('K', 0x44) | KERNEL,
+		       AT('L', 0) | KERNEL);
 	{
-		const struct stack_place places[] = {{AT('B', 0x42), true}, {AT('A', 0x44), false}, {AT('M', 0x44), false}};
+		const struct stack_place places[] = {{AT('B', 0x42), true},
+						     {AT('A', 0x44), false},
+						     {AT('M', 0x44), false}};
 
 		assert_int_equal(callstack_seen(s.cs, s.clock, places, 3, false), CALLSTACK_AGREES);
 	}
@@ -185,7 +207,10 @@ static void stacks_that_disagree(void **state)
 	assert_int_equal(seen(&s, "BA", false), CALLSTACK_AGREES);
 	scene_end(&s, "A(B())");
 
-	/* it agrees, but a return goes elsewhere than it says: it was no stack that the thread goes back through */
+	/*
+	 * it agrees, but a return goes elsewhere than it says: it was no stack that the thread goes
+	 * back through
+	 */
 	scene_found(&s, "AB");
 	assert_int_equal(seen(&s, "BAFM", false), CALLSTACK_AGREES);
 	go_on(&s, 'B');
@@ -216,8 +241,8 @@ static void stacks_that_disagree(void **state)
 static void a_stack_with_a_handler(void **state)
 {
 	const struct stack_place places[] = {
-		{AT('D', 0x60), true}, {AT('H', 0x44), false}, {AT('S', 0), true}, {AT('B', 0x50), true}, {AT('A', 0x44), false},
-		{AT('M', 0x44), false},
+		{AT('D', 0x60), true}, {AT('H', 0x44), false}, {AT('S', 0), true},
+		{AT('B', 0x50), true}, {AT('A', 0x44), false}, {AT('M', 0x44), false},
 	};
 	struct scene s;
 
@@ -242,7 +267,10 @@ static void a_stack_with_a_handler(void **state)
 	scene_end(&s, "?H(D())^=M(^=A(^=B(^=S())))");
 }
 
-/* ---- goroutines: S schedules, m leaves them and calls K, g goes on, n is newstack and R is recovery, both called by m's like */
+/*
+ * ---- goroutines: S schedules, m leaves them and calls K, g goes on, n is newstack and R is
+ * recovery, both called by m's like
+ */
 
 int main(void)
 {

@@ -29,7 +29,10 @@ static void coroutines(void **state)
 		call(&s, 'G', 0x10, 'w');
 		ret(&s, 'w', 'A', 0x20);
 	}
-	/* C goes on to D without asking A. They wait at the same place: which is which is not known until one returns. */
+	/*
+	 * C goes on to D without asking A. They wait at the same place: which is which is not known
+	 * until one returns.
+	 */
 	call(&s, 'A', 0x20, 'w');
 	ret(&s, 'w', 'G', 0x10);
 	call(&s, 'G', 0x10, 'w');
@@ -42,7 +45,10 @@ static void coroutines(void **state)
 		      "?A(w())?G(w())?G()^+D()^?A()");
 }
 
-/* No doubt where one waits alone, or all that wait have the same callers: any number of those is kept as one. */
+/*
+ * No doubt where one waits alone, or all that wait have the same callers: any number of those is
+ * kept as one.
+ */
 static void coroutines_that_wait(void **state)
 {
 	struct scene s;
@@ -66,7 +72,8 @@ static void coroutines_that_wait(void **state)
 		}
 		assert_int_equal(callstack_stats(s.cs)->doubted, 0);
 		assert_int_equal(callstack_stats(s.cs)->given_up, 0);
-		scene_end(&s, "?A(w())\"C(w())?A(w())\"C(w())?A(w())+C(D()w())?A(w())+C(D()w())?A()");
+		scene_end(&s,
+			  "?A(w())\"C(w())?A(w())\"C(w())?A(w())+C(D()w())?A(w())+C(D()w())?A()");
 	}
 	scene_new(&s);
 	s.quiet = true;
@@ -97,7 +104,10 @@ static void a_switch_by_jumps(void **state)
 	scene_end(&s, "?A(w())\"C(w())?A(B())");
 }
 
-/* Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is not known is in doubt, and all that goes on later. */
+/*
+ * Jumps to stacks that were left where nobody saw it, as goroutines are by other threads: what is
+ * not known is in doubt, and all that goes on later.
+ */
 static void stacks_from_elsewhere(void **state)
 {
 	struct scene s;
@@ -123,7 +133,10 @@ static void stacks_from_elsewhere(void **state)
 	scene_end(&s, "?A(B(w()))?F()^?E(w())?G(w())?E(w())?A(*B()C())");
 }
 
-/* What jumps begins stacks beside each other, not within each other: as many as there may be, none deeper than the first. */
+/*
+ * What jumps begins stacks beside each other, not within each other: as many as there may be, none
+ * deeper than the first.
+ */
 static void stacks_begun_by_jumps(void **state)
 {
 	struct scene s;
@@ -168,7 +181,9 @@ static void a_fork(void **state)
 	assert_int_equal(callstack_stats(child.cs)->unexplained, 0);
 	assert_int_equal(callstack_stats(child.cs)->inferred, 0);
 	scene_end(&child, "&A(&B(&V()))");
-	/* one that ends before anybody has seen it run, and one of whose begin something is missing */
+	/*
+	 * one that ends before anybody has seen it run, and one of whose begin something is missing
+	 */
 	scene_new(&child);
 	assert_int_equal(callstack_fork(child.cs, parent.cs), 0);
 	scene_end(&child, "");
@@ -246,7 +261,10 @@ static void coroutines_in_handlers(void **state)
 	scene_end(&s, "?A(w())\"C(@H(w()))?A(w())\"D(@H(w()))?A(w())?H()>R()^+D(B())");
 }
 
-/* An exception goes out of what is known of one that has gone on, to where only one of them has a landing pad. */
+/*
+ * An exception goes out of what is known of one that has gone on, to where only one of them has a
+ * landing pad.
+ */
 static void coroutines_unwound(void **state)
 {
 	struct scene s;
@@ -269,7 +287,10 @@ static void coroutines_unwound(void **state)
 	scene_end(&s, "?A(w())\"C(G(w()))?A(w())\"D(G(w()))?A(w())?G(X())^+C(B())");
 }
 
-/* Another stack has been to setjmp there since, in another call of that function: it is not what this one comes back to. */
+/*
+ * Another stack has been to setjmp there since, in another call of that function: it is not what
+ * this one comes back to.
+ */
 static void setjmp_of_another_stack(void **state)
 {
 	struct scene s;
@@ -295,7 +316,10 @@ static void setjmp_of_another_stack(void **state)
 	scene_end(&s, "?A(F(j()F(w())))\"C(E(F(j()w())))?A(+F(+F(X())B()))");
 }
 
-/* A longjmp from another stack, to a place further out in a function that is called again there: only the outer call has been to setjmp. */
+/*
+ * A longjmp from another stack, to a place further out in a function that is called again there:
+ * only the outer call has been to setjmp.
+ */
 static void setjmp_from_another_stack(void **state)
 {
 	struct scene s;
@@ -350,7 +374,10 @@ static void setjmp_in_many_places(void **state)
 	scene_end(&s, "?A(w())\"C(F(j()j()j()F(w())))?A(w())?F()^+C()");
 }
 
-/* What is begun on top of who begins it, and copied away from under it: both wait for the same return then. */
+/*
+ * What is begun on top of who begins it, and copied away from under it: both wait for the same
+ * return then.
+ */
 static void stacks_that_are_copied(void **state)
 {
 	struct scene s;
@@ -436,7 +463,10 @@ static void waits_in_call(struct scene *s, char first)
 	ret(s, 'w', 'A', 0x10);
 }
 
-/* Each of two threads has left one there: either may go on on either of them, the first time as well. */
+/*
+ * Each of two threads has left one there: either may go on on either of them, the first time as
+ * well.
+ */
 static void coroutines_of_two_threads(void **state)
 {
 	struct scene a, b;
@@ -456,7 +486,10 @@ static void coroutines_of_two_threads(void **state)
 	scene_end(&a, "?A(w())\"C(G(w()))?A()");
 }
 
-/* One of several goes on, and is left before it is known which it is; what it has called then returns, and all that is around. */
+/*
+ * One of several goes on, and is left before it is known which it is; what it has called then
+ * returns, and all that is around.
+ */
 static void one_of_several(void **state)
 {
 	struct scene s;
@@ -477,7 +510,10 @@ static void one_of_several(void **state)
 	scene_end(&s, "?A(w())\"C(G(w()))?A(w())\"D(G(w()))?A(w())?G(w())?A(w())?G()^+D(B())");
 }
 
-/* What a call has called makes it another stack, for the rest of it, and calls it back: it is one call. */
+/*
+ * What a call has called makes it another stack, for the rest of it, and calls it back: it is one
+ * call.
+ */
 static void stack_in_pieces(void **state)
 {
 	struct scene s;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Addresses to functions, files and lines, as addr2line -f -i prints them: dwarf-walk FILE [SHARED-FILE] < ADDRESSES
- * For the tests: an address a line in hex; the function and the place, from the innermost inlined call outwards. What is
- * not known is "??".
+ * Addresses to functions, files and lines, as addr2line -f -i prints them: dwarf-walk FILE
+ * [SHARED-FILE] < ADDRESSES For the tests: an address a line in hex; the function and the place,
+ * from the innermost inlined call outwards. What is not known is "??".
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -36,7 +36,8 @@ static struct dwarf *open_dwarf(const char *path, Elf **ret_elf)
 	for (size_t i = 0; elf_getphdrnum(*ret_elf, &n) == 0 && i < n; i++) {
 		GElf_Phdr ph;
 
-		if (gelf_getphdr(*ret_elf, (int)i, &ph) && ph.p_type == PT_LOAD && (ph.p_flags & PF_X))
+		if (gelf_getphdr(*ret_elf, (int)i, &ph) && ph.p_type == PT_LOAD &&
+		    (ph.p_flags & PF_X))
 			dwarf_add_code(d, ph.p_vaddr, ph.p_vaddr + ph.p_memsz);
 	}
 	return d;
@@ -67,7 +68,10 @@ static void print_address(struct dwarf *d, uint64_t addr)
 	}
 	for (; s; s = s->outer) {
 		dwarf_scope_name(s, &name);
-		print_place(name.linkage_name ? name.linkage_name : name.name ? name.name : "??", unit, file, line);
+		print_place(name.linkage_name ? name.linkage_name
+			    : name.name       ? name.name
+					      : "??",
+			    unit, file, line);
 		unit = s->unit;
 		file = s->call_file;
 		line = s->call_line;
@@ -94,7 +98,8 @@ int main(int argc, char **argv)
 		print_address(d, addr);
 	}
 	if (d->stats.broken || d->stats.cut)
-		(void)fprintf(stderr, "broken %" PRIu64 ", over limits %" PRIu64 "\n", d->stats.broken, d->stats.cut);
+		(void)fprintf(stderr, "broken %" PRIu64 ", over limits %" PRIu64 "\n",
+			      d->stats.broken, d->stats.cut);
 	dwarf_free(d);
 	dwarf_free(sup);
 	if (sup_elf)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * go-inlines FILE < ADDRESSES: what a Go program's own table tells of addresses, one a line in hex: the address, and from the
- * innermost inlined call outwards to the function: its name, file and line, and where it is declared. For go-inlines.py.
+ * go-inlines FILE < ADDRESSES: what a Go program's own table tells of addresses, one a line in hex:
+ * the address, and from the innermost inlined call outwards to the function: its name, file and
+ * line, and where it is declared. For go-inlines.py.
  */
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Debug information that was made to cost: few bytes that ask for much work or memory, and references that lead nowhere. What a
- * compiler makes is compared with other readers by tests/system/decode-dwarf.py.
+ * Debug information that was made to cost: few bytes that ask for much work or memory, and
+ * references that lead nowhere. What a compiler makes is compared with other readers by
+ * tests/system/decode-dwarf.py.
  */
 #include <dwarf.h>
 #include <elf.h>
@@ -69,7 +70,10 @@ struct file {
 
 static void begin(struct file *f)
 {
-	*f = (struct file){.info.bytes = room(), .abbrev.bytes = room(), .line.bytes = room(), .ranges.bytes = room()};
+	*f = (struct file){.info.bytes = room(),
+			   .abbrev.bytes = room(),
+			   .line.bytes = room(),
+			   .ranges.bytes = room()};
 	f->budget.max = 64u << 20;
 	assert_int_not_equal(elf_version(EV_CURRENT), EV_NONE);
 }
@@ -77,7 +81,8 @@ static void begin(struct file *f)
 /* Four sections behind each other, and their headers. */
 static int open_file(struct file *f)
 {
-	static const char names[] = "\0.debug_info\0.debug_abbrev\0.debug_line\0.debug_ranges\0.shstrtab";
+	static const char names[] =
+		"\0.debug_info\0.debug_abbrev\0.debug_line\0.debug_ranges\0.shstrtab";
 	const struct out *outs[] = {&f->info, &f->abbrev, &f->line, &f->ranges};
 	static const uint32_t name_at[] = {1, 13, 27, 39};
 	Elf64_Shdr sh[6] = {{.sh_type = SHT_NULL}};
@@ -87,7 +92,9 @@ static int open_file(struct file *f)
 	f->bytes = calloc(1, FILE_BYTES);
 	assert_non_null(f->bytes);
 	for (unsigned int i = 0; i < 4; i++) {
-		Elf64_Chdr ch = {.ch_type = ELFCOMPRESS_ZLIB, .ch_size = f->compressed, .ch_addralign = 1};
+		Elf64_Chdr ch = {.ch_type = ELFCOMPRESS_ZLIB,
+				 .ch_size = f->compressed,
+				 .ch_addralign = 1};
 		const size_t extra = i == 0 && f->compressed ? sizeof(ch) : 0;
 
 		sh[i + 1] = (Elf64_Shdr){.sh_name = name_at[i],
@@ -110,16 +117,17 @@ static int open_file(struct file *f)
 	memcpy(f->bytes + at, sh, sizeof(sh));
 	total = at + sizeof(sh);
 	memcpy(f->bytes,
-		&(Elf64_Ehdr){.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-			.e_type = ET_DYN,
-			.e_machine = EM_X86_64,
-			.e_version = EV_CURRENT,
-			.e_shoff = at,
-			.e_ehsize = sizeof(Elf64_Ehdr),
-			.e_shentsize = sizeof(Elf64_Shdr),
-			.e_shnum = 6,
-			.e_shstrndx = 5},
-		sizeof(Elf64_Ehdr));
+	       &(Elf64_Ehdr){.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+					 ELFDATA2LSB, EV_CURRENT},
+			     .e_type = ET_DYN,
+			     .e_machine = EM_X86_64,
+			     .e_version = EV_CURRENT,
+			     .e_shoff = at,
+			     .e_ehsize = sizeof(Elf64_Ehdr),
+			     .e_shentsize = sizeof(Elf64_Shdr),
+			     .e_shnum = 6,
+			     .e_shstrndx = 5},
+	       sizeof(Elf64_Ehdr));
 	f->elf = elf_memory((char *)f->bytes, total);
 	assert_non_null(f->elf);
 	r = dwarf_new(f->elf, &f->budget, &f->dwarf);
@@ -165,7 +173,10 @@ static void unit_end(struct file *f, size_t at)
 	memcpy(f->info.bytes + at, &length, 4);
 }
 
-/* 1: a unit with addresses and lines; 2: a function; 3: an inlined call with ranges; 4: a block of nothing. */
+/*
+ * 1: a unit with addresses and lines; 2: a function; 3: an inlined call with ranges; 4: a block of
+ * nothing.
+ */
 static void abbrevs(struct file *f)
 {
 	struct out *o = &f->abbrev;
@@ -251,7 +262,10 @@ static size_t count_usable(struct file *f)
 	return usable;
 }
 
-/* A table that all units share is read once. Where each has its own part of a long one, that ends with the credit. */
+/*
+ * A table that all units share is read once. Where each has its own part of a long one, that ends
+ * with the credit.
+ */
 static void test_abbrevs(void **state)
 {
 	uint64_t credit;
@@ -271,7 +285,10 @@ static void test_abbrevs(void **state)
 	end(&f);
 }
 
-/* The head of the one table of lines, whose opcodes 4 and up are special; it is closed by lines_end(). */
+/*
+ * The head of the one table of lines, whose opcodes 4 and up are special; it is closed by
+ * lines_end().
+ */
 static void lines_begin(struct file *f)
 {
 	static const uint8_t head[] = {/* version */ 2, 0, /* header */ 14, 0, 0, 0, 1, 1, 0xfb, 14, 4, 0, 1, 1,
@@ -309,13 +326,17 @@ static void sequence(struct file *f, uint64_t end, const uint64_t *addrs, size_t
 	u8(&f->line, DW_LNE_end_sequence);
 }
 
-/* A line that is told of the end of a sequence is that of no instruction; gcc 14 makes sequences that have no other. */
+/*
+ * A line that is told of the end of a sequence is that of no instruction; gcc 14 makes sequences
+ * that have no other.
+ */
 static void test_empty_sequence(void **state)
 {
 	static const struct {
 		uint64_t addr;
 		uint32_t line;
-	} cases[] = {{CODE, 11}, {CODE + 7, 11}, {CODE + 8, 0}, {CODE + 15, 0}, {CODE + 16, 11}, {CODE + 23, 21}, {CODE + 24, 0}};
+	} cases[] = {{CODE, 11},      {CODE + 7, 11},  {CODE + 8, 0}, {CODE + 15, 0},
+		     {CODE + 16, 11}, {CODE + 23, 21}, {CODE + 24, 0}};
 	struct dwarf_unit *u;
 	uint32_t file;
 	struct file f;
@@ -391,8 +412,14 @@ static void test_shared_tables(void **state)
 	end(&f);
 }
 
-/* Who asks for a file pays for the unit's table of abbreviations, which stays, and for nothing else. */
-/* The head of a table is paid for even where it is broken, or many units that share it would cost time and nothing else. */
+/*
+ * Who asks for a file pays for the unit's table of abbreviations, which stays, and for nothing
+ * else.
+ */
+/*
+ * The head of a table is paid for even where it is broken, or many units that share it would cost
+ * time and nothing else.
+ */
 static void test_broken_head(void **state)
 {
 	struct dwarf_unit *u;
@@ -546,7 +573,10 @@ static void test_sizes(void **state)
 	end(&f);
 }
 
-/* Calls that overlap any way: from each address it is known how far what is there is true, and each lies in its function. */
+/*
+ * Calls that overlap any way: from each address it is known how far what is there is true, and each
+ * lies in its function.
+ */
 static void test_overlap(void **state)
 {
 	struct file f;
@@ -594,10 +624,11 @@ static void test_overlap(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_abbrevs), cmocka_unit_test(test_shared_tables),
-		cmocka_unit_test(test_deep),	       cmocka_unit_test(test_circle),
-		cmocka_unit_test(test_sizes),	       cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_empty_sequence), cmocka_unit_test(test_has_file), cmocka_unit_test(test_broken_head),
+		cmocka_unit_test(test_abbrevs),        cmocka_unit_test(test_shared_tables),
+		cmocka_unit_test(test_deep),           cmocka_unit_test(test_circle),
+		cmocka_unit_test(test_sizes),          cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_empty_sequence), cmocka_unit_test(test_has_file),
+		cmocka_unit_test(test_broken_head),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

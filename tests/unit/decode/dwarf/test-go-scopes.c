@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls that were inlined into a function of a Go program: a table that was made by hand, and the same with damages. */
+/*
+ * The calls that were inlined into a function of a Go program: a table that was made by hand, and
+ * the same with damages.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,8 +45,8 @@ static void put_call(struct made *m, uint32_t i, uint32_t name, uint32_t called_
 }
 
 /*
- * main.h, of 64 bytes: its own until 8, call 0 (main.f) until 16, call 1 in that (main.g) until 32, call 0 again until 40, and then
- * itself, where call 0 is called at 4 and call 1 at 12.
+ * main.h, of 64 bytes: its own until 8, call 0 (main.f) until 16, call 1 in that (main.g) until 32,
+ * call 0 again until 40, and then itself, where call 0 is called at 4 and call 1 at 12.
  */
 static struct made make(void)
 {
@@ -69,9 +72,19 @@ static struct made make(void)
 	put32(f + 44 + 12 + 12, 8);
 	put_call(&m, 0, 0, 4, 20);
 	put_call(&m, 1, 7, 12, 30);
-	m.t = (struct gopclntab){.data = m.p, .size = SIZE, .names = NAMES, .units = UNITS, .files = FILES, .values = VALUES,
-		.functions = FUNCTIONS, .text = TEXT, .n_functions = 1, .quantum = 1, .has_lines = true, .func_data = m.calls,
-		.func_data_size = FUNC_DATA_SIZE};
+	m.t = (struct gopclntab){.data = m.p,
+				 .size = SIZE,
+				 .names = NAMES,
+				 .units = UNITS,
+				 .files = FILES,
+				 .values = VALUES,
+				 .functions = FUNCTIONS,
+				 .text = TEXT,
+				 .n_functions = 1,
+				 .quantum = 1,
+				 .has_lines = true,
+				 .func_data = m.calls,
+				 .func_data_size = FUNC_DATA_SIZE};
 	return m;
 }
 
@@ -97,8 +110,10 @@ static void test_scopes(void **state)
 		uint64_t at, end;
 		const char *name; /* the innermost */
 		uint32_t depth, line;
-	} cases[] = {{0, 8, NULL, 0, 0}, {7, 8, NULL, 0, 0}, {8, 16, "main.f", 1, 20}, {16, 32, "main.g", 2, 30}, {31, 32, "main.g", 2, 30},
-		     {32, 40, "main.f", 1, 20}, {40, 56, NULL, 0, 0}, {60, 64, NULL, 0, 0}};
+	} cases[] = {{0, 8, NULL, 0, 0},        {7, 8, NULL, 0, 0},
+		     {8, 16, "main.f", 1, 20},  {16, 32, "main.g", 2, 30},
+		     {31, 32, "main.g", 2, 30}, {32, 40, "main.f", 1, 20},
+		     {40, 56, NULL, 0, 0},      {60, 64, NULL, 0, 0}};
 	struct budget budget = {.max = 1 << 20};
 	struct made m = make();
 	struct go_scopes *s = scopes_of(&m, &budget);
@@ -134,10 +149,14 @@ static void test_scopes(void **state)
 	drop(&m);
 }
 
-/* What is said to be in itself, or outside of its function, is not shown, and nothing that is in it. */
+/*
+ * What is said to be in itself, or outside of its function, is not shown, and nothing that is in
+ * it.
+ */
 static void test_broken(void **state)
 {
-	static const uint32_t wrong[] = {8, 16, 64, UINT32_MAX}; /* in itself; in what is in it; behind the end */
+	/* in itself; in what is in it; behind the end */
+	static const uint32_t wrong[] = {8, 16, 64, UINT32_MAX};
 	struct budget budget = {.max = 1 << 20};
 	uint64_t end;
 
@@ -222,7 +241,8 @@ static void walk(const struct made *m)
 
 		if (!gopclntab_inlines(&m->t, vaddr, &in) || go_scopes_new(&in, &budget, &s) < 0)
 			continue;
-		for (const struct dwarf_scope *at = go_scopes_at(s, vaddr, &end); at && at->outer; at = at->outer) {
+		for (const struct dwarf_scope *at = go_scopes_at(s, vaddr, &end); at && at->outer;
+		     at = at->outer) {
 			assert_true(strlen(go_scope_of(at)->name) < SIZE);
 			assert_int_equal(at->depth, at->outer->depth + 1);
 			assert_true(at->entry >= in.start);

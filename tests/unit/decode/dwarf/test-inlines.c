@@ -11,7 +11,10 @@
 
 #include "decode/dwarf/inlines.h"
 
-/* Of a function: a and b are inlined in it, c and d in a, e in c. Each begins at its capital, or nowhere. */
+/*
+ * Of a function: a and b are inlined in it, c and d in a, e in c. Each begins at its capital, or
+ * nowhere.
+ */
 static struct dwarf_scope function, a, b, c, d, e;
 
 struct code {
@@ -69,7 +72,8 @@ static void begin(void *arg, const struct dwarf_scope *s, uint64_t ip)
 	struct code *code = arg;
 	const size_t n = strlen(code->said);
 
-	(void)snprintf(code->said + n, sizeof(code->said) - n, "%s%d+%c", n ? " " : "", (int)ip, letter_of(s));
+	(void)snprintf(code->said + n, sizeof(code->said) - n, "%s%d+%c", n ? " " : "", (int)ip,
+		       letter_of(s));
 }
 
 static void end(void *arg, uint32_t count, uint64_t ip)
@@ -77,7 +81,8 @@ static void end(void *arg, uint32_t count, uint64_t ip)
 	struct code *code = arg;
 	const size_t n = strlen(code->said);
 
-	(void)snprintf(code->said + n, sizeof(code->said) - n, "%s%d-%d", n ? " " : "", (int)ip, (int)count);
+	(void)snprintf(code->said + n, sizeof(code->said) - n, "%s%d-%d", n ? " " : "", (int)ip,
+		       (int)count);
 }
 
 static const struct inlines_ops ops = {.at = at, .entry = entry, .begin = begin, .end = end};
@@ -98,7 +103,9 @@ static void line(const char *map, char now, const char *want, char then)
 {
 	struct code code = {.map = map};
 
-	assert_ptr_equal(inlines_line(&ops, &code, scope_of(now), 0, strlen(map) - 1, strlen(map) - 1), scope_of(then));
+	assert_ptr_equal(inlines_line(&ops, &code, scope_of(now), 0, strlen(map) - 1,
+				      strlen(map) - 1),
+			 scope_of(then));
 	assert_string_equal(code.said, want);
 }
 
@@ -106,7 +113,8 @@ static void go(const char *map, uint64_t ip, bool straight, char now, const char
 {
 	struct code code = {.map = map};
 
-	assert_ptr_equal(inlines_go(&ops, &code, scope_of(now), ip, strlen(map) - 1, straight), scope_of(then));
+	assert_ptr_equal(inlines_go(&ops, &code, scope_of(now), ip, strlen(map) - 1, straight),
+			 scope_of(then));
 	assert_string_equal(code.said, want);
 }
 
@@ -168,10 +176,13 @@ static void test_branches(void **state)
 	go("..bbbb", 2, false, '.', "2+b", 'b');
 }
 
-/* A line that comes in two parts, for a PSB or an interrupt lies in it, is that line all the same. */
+/*
+ * A line that comes in two parts, for a PSB or an interrupt lies in it, is that line all the same.
+ */
 static void test_parts(void **state)
 {
-	static const char *const maps[] = {"Aa..a.", "AaCc.ca.b", ".Aa..a.Bb", "AaCcEecca.", "ECcDd.", "..Aa.bbbaa."};
+	static const char *const maps[] = {"Aa..a.",     "AaCc.ca.b", ".Aa..a.Bb",
+					   "AaCcEecca.", "ECcDd.",    "..Aa.bbbaa."};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -181,7 +192,8 @@ static void test_parts(void **state)
 
 		for (uint64_t cut = 1; cut <= last; cut++) {
 			struct code code = {.map = maps[i]};
-			const struct dwarf_scope *now = inlines_line(&ops, &code, NULL, 0, cut - 1, last);
+			const struct dwarf_scope *now =
+				inlines_line(&ops, &code, NULL, 0, cut - 1, last);
 
 			now = inlines_go(&ops, &code, now, cut, last, true);
 			assert_ptr_equal(inlines_line(&ops, &code, now, cut, last, last), then);
@@ -190,7 +202,10 @@ static void test_parts(void **state)
 	}
 }
 
-/* Code that changes at each address is looked at so far, and no farther; what is told is balanced all the same. */
+/*
+ * Code that changes at each address is looked at so far, and no farther; what is told is balanced
+ * all the same.
+ */
 static void test_many(void **state)
 {
 	char map[4097];
@@ -215,8 +230,9 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nesting), cmocka_unit_test(test_mixed), cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_branches), cmocka_unit_test(test_parts), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_nesting), cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_moved),   cmocka_unit_test(test_branches),
+		cmocka_unit_test(test_parts),   cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

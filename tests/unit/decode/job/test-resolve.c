@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Places in this very program: its functions, lines and addresses, what is like them, and questions that are none. */
+/*
+ * Places in this very program: its functions, lines and addresses, what is like them, and questions
+ * that are none.
+ */
 #include "decode/job/resolve.h"
 
 #include <errno.h>
@@ -25,7 +28,8 @@ __attribute__((noinline)) static void a_place_of_its_own(void)
 	sink++;
 }
 
-static int ask(void *arg, const struct file_request *request, struct file_answer *ret_file, int *ret_fd)
+static int ask(void *arg, const struct file_request *request, struct file_answer *ret_file,
+	       int *ret_fd)
 {
 	if (request->kind != FILE_REQUEST_OBJECT || strcmp(request->path, "/self") != 0)
 		return 0;
@@ -97,7 +101,8 @@ static bool flag(struct json_object *o, const char *key)
 
 static void test_symbol(void **state)
 {
-	_cleanup_json_ struct json_object *stats = resolve(FIND("\"symbol\":\"a_place_of_its_own\""), 0);
+	_cleanup_json_ struct json_object *stats =
+		resolve(FIND("\"symbol\":\"a_place_of_its_own\""), 0);
 	struct json_object *p = only(stats);
 
 	assert_int_equal(number(p, "object"), 1);
@@ -110,12 +115,14 @@ static void test_symbol(void **state)
 
 static void test_near(void **state)
 {
-	_cleanup_json_ struct json_object *stats = resolve(FIND("\"symbol\":\"a_plaec_of_its_own\""), 0);
+	_cleanup_json_ struct json_object *stats =
+		resolve(FIND("\"symbol\":\"a_plaec_of_its_own\""), 0);
 	struct json_object *near = json_get_array(stats, "near");
 
 	assert_int_equal(json_object_array_length(json_get_array(stats, "places")), 0);
 	assert_int_equal(json_object_array_length(near), 1);
-	assert_string_equal(json_object_get_string(json_object_array_get_idx(near, 0)), "a_place_of_its_own");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(near, 0)),
+			    "a_place_of_its_own");
 }
 
 /* The code of an IFUNC's symbol is what chooses; what it may choose is named. */
@@ -126,7 +133,8 @@ static void test_chooser(void **state)
 
 	assert_true(flag(only(stats), "chooser"));
 	assert_int_equal(json_object_array_length(near), 1);
-	assert_string_equal(json_object_get_string(json_object_array_get_idx(near, 0)), "chosen_one_for_all");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(near, 0)),
+			    "chosen_one_for_all");
 	json_object_put(stats);
 	stats = resolve(FIND("\"symbol\":\"chosen_one_for_all\""), 0);
 	assert_false(flag(only(stats), "chooser"));
@@ -138,7 +146,8 @@ static void test_line(void **state)
 	char body[512];
 	struct json_object *stats, *p;
 
-	(void)snprintf(body, sizeof(body), FIND("\"file\":\"test-resolve.c\",\"line\":%d"), PLACE_LINE);
+	(void)snprintf(body, sizeof(body), FIND("\"file\":\"test-resolve.c\",\"line\":%d"),
+		       PLACE_LINE);
 	stats = resolve(body, 0);
 	if (json_object_array_length(json_get_array(stats, "without_lines"))) {
 		json_object_put(stats);
@@ -146,7 +155,8 @@ static void test_line(void **state)
 	}
 	p = only(stats);
 	assert_string_equal(json_get_string(p, "name"), "a_place_of_its_own");
-	assert_true(number(p, "offset") - offset_of(a_place_of_its_own) == number(p, "into") && flag(p, "boundary"));
+	assert_true(number(p, "offset") - offset_of(a_place_of_its_own) == number(p, "into") &&
+		    flag(p, "boundary"));
 	json_object_put(stats);
 	/* Only whole parts of a path are compared; of a line without code the next one is told. */
 	stats = resolve(FIND("\"file\":\"resolve.c\",\"line\":1"), 0);
@@ -164,10 +174,13 @@ static void test_inlined_limit(void **state)
 
 	assert_int_equal(json_object_array_length(json_get_array(stats, "inlined_cut")), 0);
 	json_object_put(stats);
-	stats = resolve(FIND("\"symbol\":\"a_place_of_its_own\"},\"inlined_max_bytes\":0,\"more\":{"), 0);
+	stats = resolve(
+		FIND("\"symbol\":\"a_place_of_its_own\"},\"inlined_max_bytes\":0,\"more\":{"), 0);
 	if (json_object_array_length(json_get_array(stats, "without_lines")) == 0) {
 		assert_int_equal(json_object_array_length(json_get_array(stats, "inlined_cut")), 1);
-		assert_int_equal(json_object_get_int64(json_object_array_get_idx(json_get_array(stats, "inlined_cut"), 0)), 1);
+		assert_int_equal(json_object_get_int64(json_object_array_get_idx(
+					 json_get_array(stats, "inlined_cut"), 0)),
+				 1);
 	}
 	json_object_put(stats);
 }
@@ -178,7 +191,8 @@ static void test_offset(void **state)
 	struct json_object *stats, *p;
 	char body[512];
 
-	(void)snprintf(body, sizeof(body), FIND("\"object\":1,\"offset\":%llu"), (unsigned long long)at);
+	(void)snprintf(body, sizeof(body), FIND("\"object\":1,\"offset\":%llu"),
+		       (unsigned long long)at);
 	stats = resolve(body, 0);
 	p = only(stats);
 	assert_string_equal(json_get_string(p, "name"), "a_place_of_its_own");

@@ -12,7 +12,8 @@ int decode_open_tiny(void)
 	const char *build = getenv("TRACERD_BUILD");
 	char path[PATH_MAX];
 
-	(void)snprintf(path, sizeof(path), "%s/tests/unit/decode/object/tiny-elf", build ? build : ".");
+	(void)snprintf(path, sizeof(path), "%s/tests/unit/decode/object/tiny-elf",
+		       build ? build : ".");
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* go-functions FILE: the functions that a Go program's own table names: address, size, file, line, name. For go-symbols.py. */
+/*
+ * go-functions FILE: the functions that a Go program's own table names: address, size, file, line,
+ * name. For go-symbols.py.
+ */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +36,8 @@ int main(int argc, char **argv)
 
 		(void)gopclntab_line(&t, sym->addr, true, &file, &line);
 		(void)gopclntab_line(&t, sym->addr + sym->size / 2, false, &inside, &inside_line);
-		(void)printf("%" PRIx64 " %" PRIu64 " %s:%" PRIu32 " %s:%" PRIu32 " %.*s\n", sym->addr, sym->size, file, line, inside, inside_line,
+		(void)printf("%" PRIx64 " %" PRIu64 " %s:%" PRIu32 " %s:%" PRIu32 " %.*s\n",
+			     sym->addr, sym->size, file, line, inside, inside_line,
 			     (int)sym->name_len, sym->name);
 	}
 	symbols_fini(&s);

@@ -17,7 +17,8 @@ static char images[64];
 
 static struct budget budget = {.max = 64 << 20};
 
-static void set(struct address_space **s, uint64_t start, uint64_t end, uint64_t pgoff, struct image *image)
+static void set(struct address_space **s, uint64_t start, uint64_t end, uint64_t pgoff,
+		struct image *image)
 {
 	const struct mapping m = {.start = start, .end = end, .pgoff = pgoff, .image = image};
 
@@ -122,7 +123,8 @@ static void test_random(void **state)
 		for (unsigned i = 0; i < PAGES; i++)
 			expect(s, ((uint64_t)i << 12) + 5, model[i].image, model[i].off + 5);
 		for (uint32_t i = 1; i < address_space_count(s); i++)
-			assert_true(address_space_at(s, i - 1)->end <= address_space_at(s, i)->start);
+			assert_true(address_space_at(s, i - 1)->end <=
+				    address_space_at(s, i)->start);
 	}
 }
 

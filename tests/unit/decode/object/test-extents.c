@@ -69,10 +69,14 @@ static void test_table(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
-/* At 0x5000: one CIE "zR" (CFA = rsp+8) and functions that say more of it in front of their first instruction. */
+/*
+ * At 0x5000: one CIE "zR" (CFA = rsp+8) and functions that say more of it in front of their first
+ * instruction.
+ */
 static void test_framed(void **state)
 {
-	static const uint8_t cie[] = {0x14, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 0x10, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0};
+	static const uint8_t cie[] = {0x14, 0,    0,    0, 0,    0,    0, 0, 1,    'z', 'R', 0,
+				      1,    0x78, 0x10, 1, 0x1b, 0x0c, 7, 8, 0x90, 1,   0,   0};
 	static const struct {
 		const char *what;
 		uint8_t rows[12];
@@ -84,16 +88,24 @@ static void test_framed(void **state)
 		{"by register alone", {0x0d, 6}, true},
 		{"which is called with it", {0x0e, 8}, false},
 		{"by an expression", {0x0f, 2, 0x77, 0x28}, false},
-		{"after what is skipped", {0x2e, 16, 0x10, 3, 1, 0x50, 0x09, 1, 2, 0x0a, 0x0e, 48}, false}, /* remember_state: none begins so */
-		{"after register rules", {0x2e, 16, 0x10, 3, 1, 0x50, 0x09, 1, 2, 0xc3, 0x0e, 48}, true},
+		/* remember_state: none begins so */
+		{"after what is skipped",
+		 {0x2e, 16, 0x10, 3, 1, 0x50, 0x09, 1, 2, 0x0a, 0x0e, 48},
+		 false},
+		{"after register rules",
+		 {0x2e, 16, 0x10, 3, 1, 0x50, 0x09, 1, 2, 0xc3, 0x0e, 48},
+		 true},
 		{"in a later row", {0x02, 4, 0x0e, 16}, false},
 		{"cut short", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x0e}, false},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		/* its length, the way back to the CIE, 0x1000 - 0x5020, its size, no augmentation */
-		static const uint8_t fde[] = {0x19, 0, 0, 0, 0x1c, 0, 0, 0, 0xe0, 0xbf, 0xff, 0xff, 0x40, 0, 0, 0, 0};
+		/*
+		 * its length, the way back to the CIE, 0x1000 - 0x5020, its size, no augmentation
+		 */
+		static const uint8_t fde[] = {0x19, 0,    0,    0,    0x1c, 0, 0, 0, 0xe0,
+					      0xbf, 0xff, 0xff, 0x40, 0,    0, 0, 0};
 		_cleanup_(extents_freep) struct extents *x = NULL;
 		uint8_t bytes[sizeof(cie) + sizeof(fde) + sizeof(cases[i].rows)];
 

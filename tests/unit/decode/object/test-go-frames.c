@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The callers of Go's functions by a table that was made by hand, with code as the compilers of several versions write it; and the same with damages. */
+/*
+ * The callers of Go's functions by a table that was made by hand, with code as the compilers of
+ * several versions write it; and the same with damages.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,36 +34,85 @@ static const struct {
 } functions[] = {
 #define CODE(s) s, sizeof(s) - 1
 	/* push %rbp; mov %rsp,%rbp; sub $16,%rsp; (8 bytes); add $16,%rsp; pop %rbp; ret */
-	{"main.f", 0, CODE("\x55\x48\x89\xe5\x48\x83\xec\x10" "........" "\x48\x83\xc4\x10\x5d\xc3"), "\x02\x01\x10\x07\x20\x0c\x1f\x01\x0f\x01"},
-	/* sub $40,%rsp; mov %rbp,32(%rsp); lea 32(%rsp),%rbp; (4 bytes); mov 32(%rsp),%rbp; add $40,%rsp; ret */
-	{"main.old", 0, CODE("\x48\x83\xec\x28\x48\x89\x6c\x24\x20\x48\x8d\x6c\x24\x20" "...." "\x48\x8b\x6c\x24\x20\x48\x83\xc4\x28\xc3"),
-		"\x02\x04\x50\x17\x4f\x01"},
+	{"main.f", 0,
+	 CODE("\x55\x48\x89\xe5\x48\x83\xec\x10"
+	      "........"
+	      "\x48\x83\xc4\x10\x5d\xc3"),
+	 "\x02\x01\x10\x07\x20\x0c\x1f\x01\x0f\x01"},
+	/*
+	 * sub $40,%rsp; mov %rbp,32(%rsp); lea 32(%rsp),%rbp; (4 bytes); mov 32(%rsp),%rbp; add
+	 * $40,%rsp; ret
+	 */
+	{"main.old", 0,
+	 CODE("\x48\x83\xec\x28\x48\x89\x6c\x24\x20\x48\x8d\x6c\x24\x20"
+	      "...."
+	      "\x48\x8b\x6c\x24\x20\x48\x83\xc4\x28\xc3"),
+	 "\x02\x04\x50\x17\x4f\x01"},
 	{"main.leaf", 0, CODE("...\xc3"), "\x02\x04"},
-	/* push %rbp; mov %rsp,%rbp; (4 bytes); mov 56(%rdx),%rsp; call; mov 56(%rax),%rsp; pop %rbp; ret */
-	{"runtime.systemstack", 6, CODE("\x55\x48\x89\xe5" "...." "\x48\x8b\x62\x38" "\xff\xd7" "\x48\x8b\x60\x38\x5d\xc3"), "\x02\x01\x10\x12\x0f\x01"},
+	/*
+	 * push %rbp; mov %rsp,%rbp; (4 bytes); mov 56(%rdx),%rsp; call; mov 56(%rax),%rsp; pop
+	 * %rbp; ret
+	 */
+	{"runtime.systemstack", 6,
+	 CODE("\x55\x48\x89\xe5"
+	      "...."
+	      "\x48\x8b\x62\x38"
+	      "\xff\xd7"
+	      "\x48\x8b\x60\x38\x5d\xc3"),
+	 "\x02\x01\x10\x12\x0f\x01"},
 	/* (4 bytes); mov 56(%r14),%rsp; xor %ebp,%ebp; push %rax; call *%r12 */
-	{"runtime.mcall", 6, CODE("...." "\x49\x8b\x66\x38" "\x31\xed\x50\x41\xff\xd4"), "\x02\x0b\x10\x03"},
+	{"runtime.mcall", 6,
+	 CODE("...."
+	      "\x49\x8b\x66\x38"
+	      "\x31\xed\x50\x41\xff\xd4"),
+	 "\x02\x0b\x10\x03"},
 	/* (4 bytes); mov 56(%rbx),%rsp; call */
-	{"runtime.morestack", 6, CODE("...." "\x48\x8b\x63\x38" "\xe8...."), "\x02\x0d"},
-	/* push %rbp; mov %rsp,%rbp; sub $24,%rsp; mov %rdi,%rsp; call *%rax; mov 56(%rsi),%rsp; add; pop; ret */
-	{"runtime.cgocallback", 6, CODE("\x55\x48\x89\xe5\x48\x83\xec\x18" "\x48\x89\xfc\xff\xd0\x48\x8b\x66\x38" "\x48\x83\xc4\x18\x5d\xc3"),
-		"\x02\x01\x10\x07\x30\x0d\x2f\x01\x0f\x01"},
+	{"runtime.morestack", 6,
+	 CODE("...."
+	      "\x48\x8b\x63\x38"
+	      "\xe8...."),
+	 "\x02\x0d"},
+	/*
+	 * push %rbp; mov %rsp,%rbp; sub $24,%rsp; mov %rdi,%rsp; call *%rax; mov 56(%rsi),%rsp;
+	 * add; pop; ret
+	 */
+	{"runtime.cgocallback", 6,
+	 CODE("\x55\x48\x89\xe5\x48\x83\xec\x18"
+	      "\x48\x89\xfc\xff\xd0\x48\x8b\x66\x38"
+	      "\x48\x83\xc4\x18\x5d\xc3"),
+	 "\x02\x01\x10\x07\x30\x0d\x2f\x01\x0f\x01"},
 	{"runtime.goexit", 5, CODE("\x90\xe8....\x90"), "\x02\x07"},
 	/* push %rbp; mov %rsp,%rbp; call */
 	{"runtime.asyncPreempt", 4, CODE("\x55\x48\x89\xe5\xe8...."), "\x02\x01\x10\x08"},
 	/* mov %fs:-8,%r14; xorps %xmm15,%xmm15; jmp */
-	{"runtime.sigpanic0", 4, CODE("\x64\x4c\x8b\x34\x25\xf8\xff\xff\xff\x45\x0f\x57\xff\xe9...."), "\x02\x12"},
+	{"runtime.sigpanic0", 4,
+	 CODE("\x64\x4c\x8b\x34\x25\xf8\xff\xff\xff\x45\x0f\x57\xff\xe9...."), "\x02\x12"},
 	{"runtime.sigreturn__sigaction", 4, CODE("\x48\xc7\xc0\x0f...\x0f\x05"), "\x02\x09"},
 	/* pushf; cld; sub $40,%rsp; (4 bytes); mov %rbp,16(%rsp); call */
-	{"crosscall2", 4, CODE("\x9c\xfc\x48\x83\xec\x28" "...." "\x48\x89\x6c\x24\x10\xe8...."), "\x02\x01\x10\x05\x50\x0e"},
+	{"crosscall2", 4,
+	 CODE("\x9c\xfc\x48\x83\xec\x28"
+	      "...."
+	      "\x48\x89\x6c\x24\x10\xe8...."),
+	 "\x02\x01\x10\x05\x50\x0e"},
 	/* sub $8,%rsp; mov %rsp,%rbx; and $-64,%rsp; call */
-	{"sums.block", 2, CODE("\x48\x83\xec\x08\x48\x89\xe3\x48\x83\xe4\xc0\xe8...."), "\x02\x04\x10\x0c"},
+	{"sums.block", 2, CODE("\x48\x83\xec\x08\x48\x89\xe3\x48\x83\xe4\xc0\xe8...."),
+	 "\x02\x04\x10\x0c"},
 	/* (4 bytes); pop %r12; syscall; push %r12; ret */
-	{"syscall.rawVforkSyscall", 4, CODE("...." "\x41\x5c\x0f\x05\x41\x54\xc3"), "\x02\x06\x0f\x04\x10\x01"},
+	{"syscall.rawVforkSyscall", 4,
+	 CODE("...."
+	      "\x41\x5c\x0f\x05\x41\x54\xc3"),
+	 "\x02\x06\x0f\x04\x10\x01"},
 	/* likewise; but it is %r13, of which nothing is known */
-	{"sums.pops", 0, CODE("...." "\x41\x5d\x0f\x05\x41\x55\xc3"), "\x02\x06\x0f\x04\x10\x01"},
+	{"sums.pops", 0,
+	 CODE("...."
+	      "\x41\x5d\x0f\x05\x41\x55\xc3"),
+	 "\x02\x06\x0f\x04\x10\x01"},
 	/* without C's rules: mov %rbx,%rsp; call; as before Go 1.21 */
-	{"runtime.asmcgocall", 6, CODE("...." "\x48\x89\xdc" "\xff\xd0"), "\x02\x09"},
+	{"runtime.asmcgocall", 6,
+	 CODE("...."
+	      "\x48\x89\xdc"
+	      "\xff\xd0"),
+	 "\x02\x09"},
 	{"runtime.rt0_go", 7, CODE("...."), "\x02\x04"},
 };
 
@@ -92,8 +144,18 @@ static struct go_frames make(uint8_t *p, uint8_t *code)
 	}
 	put32(p + FUNCTIONS + n * 8, n * ROOM);
 	assert_true(NAMES + names <= VALUES && VALUES + values <= FUNCTIONS);
-	return (struct go_frames){.table = {.data = p, .size = SIZE, .names = NAMES, .values = VALUES, .functions = FUNCTIONS, .text = TEXT,
-		.n_functions = n, .quantum = 1, .has_lines = true}, .code = code, .code_at = TEXT, .code_size = n * ROOM};
+	return (struct go_frames){.table = {.data = p,
+					    .size = SIZE,
+					    .names = NAMES,
+					    .values = VALUES,
+					    .functions = FUNCTIONS,
+					    .text = TEXT,
+					    .n_functions = n,
+					    .quantum = 1,
+					    .has_lines = true},
+				  .code = code,
+				  .code_at = TEXT,
+				  .code_size = n * ROOM};
 }
 
 static uint64_t at(const char *name, uint64_t off)
@@ -139,9 +201,11 @@ static void test_rules(void **state)
 		{"runtime.cgocallback", 12, UNWIND_ELSEWHERE, 0, 0, 0, 0},
 		{"runtime.cgocallback", 17, UNWIND_CFA, SP, 40, -16, 0},
 		{"runtime.goexit", 0, UNWIND_END, 0, 0, 0, 0},
-		{"runtime.asyncPreempt", 0, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, UNWIND_WAS_INTERRUPTED},
+		{"runtime.asyncPreempt", 0, UNWIND_CFA, SP, 8, UNWIND_BP_SAME,
+		 UNWIND_WAS_INTERRUPTED},
 		{"runtime.asyncPreempt", 8, UNWIND_CFA, SP, 16, -16, UNWIND_WAS_INTERRUPTED},
-		{"runtime.sigpanic0", 13, UNWIND_CFA, SP, 8, UNWIND_BP_SAME, UNWIND_WAS_INTERRUPTED},
+		{"runtime.sigpanic0", 13, UNWIND_CFA, SP, 8, UNWIND_BP_SAME,
+		 UNWIND_WAS_INTERRUPTED},
 		{"runtime.sigreturn__sigaction", (uint64_t)-1, UNWIND_SIGNAL, 0, 0, 0, 0},
 		{"runtime.sigreturn__sigaction", 7, UNWIND_SIGNAL, 0, 0, 0, 0},
 		{"crosscall2", 1, UNWIND_CFA, SP, 16, UNWIND_BP_SAME, 0},
@@ -166,9 +230,11 @@ static void test_rules(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		if (!go_frames_rule(&g, at(cases[i].name, cases[i].off), &rule))
 			fail_msg("%s+%d: no rule", cases[i].name, (int)cases[i].off);
-		if (UNWIND_KIND(&rule) != cases[i].kind || UNWIND_REG(&rule) != cases[i].reg || rule.cfa_off != cases[i].cfa_off ||
-		    rule.bp_off != cases[i].bp_off || rule.extra != cases[i].flags)
-			fail_msg("%s+%d: kind %u, register %u, CFA %d, rbp %d, flags %#x", cases[i].name, (int)cases[i].off, UNWIND_KIND(&rule),
+		if (UNWIND_KIND(&rule) != cases[i].kind || UNWIND_REG(&rule) != cases[i].reg ||
+		    rule.cfa_off != cases[i].cfa_off || rule.bp_off != cases[i].bp_off ||
+		    rule.extra != cases[i].flags)
+			fail_msg("%s+%d: kind %u, register %u, CFA %d, rbp %d, flags %#x",
+				 cases[i].name, (int)cases[i].off, UNWIND_KIND(&rule),
 				 UNWIND_REG(&rule), rule.cfa_off, rule.bp_off, rule.extra);
 	}
 	assert_false(go_frames_rule(&g, TEXT - 1, &rule));
@@ -192,12 +258,16 @@ static bool check_row(void *arg, uint64_t pc, const struct unwind_rule *rule)
 
 	assert_true(o->n++ == 0 || pc > o->last);
 	assert_true(UNWIND_KIND(rule) < UNWIND_KINDS);
-	assert_true(UNWIND_KIND(rule) == UNWIND_CFA || !(rule->extra & (UNWIND_OTHER_STACK | UNWIND_WAS_INTERRUPTED)));
+	assert_true(UNWIND_KIND(rule) == UNWIND_CFA ||
+		    !(rule->extra & (UNWIND_OTHER_STACK | UNWIND_WAS_INTERRUPTED)));
 	o->last = pc;
 	return true;
 }
 
-/* Table and code are exactly as large as their memory, so that a sanitizer sees a read past their ends. */
+/*
+ * Table and code are exactly as large as their memory, so that a sanitizer sees a read past their
+ * ends.
+ */
 static void test_damaged(void **state)
 {
 	uint64_t x = 88172645463325252ull;
@@ -237,7 +307,8 @@ static void test_damaged(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_damaged)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules),
+					   cmocka_unit_test(test_damaged)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The Go programs that are here say where a thread has its goroutine, as the structures of their release have it; whatever is done to
- * such a file, what is told of it is within bounds, and so is what the daemon takes of that.
+ * The Go programs that are here say where a thread has its goroutine, as the structures of their
+ * release have it; whatever is done to such a file, what is told of it is within bounds, and so is
+ * what the daemon takes of that.
  */
 #include "config.h"
 
@@ -30,7 +31,8 @@
 
 static struct budget budget = {.max = 512u << 20};
 
-static const char *const places[] = {"/usr/local/go/bin/gofmt", "/usr/lib/go-*/bin/gofmt", "/usr/lib/golang/bin/gofmt"};
+static const char *const places[] = {"/usr/local/go/bin/gofmt", "/usr/lib/go-*/bin/gofmt",
+				     "/usr/lib/golang/bin/gofmt"};
 
 static void each(void (*fn)(const char *path))
 {
@@ -75,7 +77,8 @@ static void test_here(void **state)
 
 static void spoil(const char *path)
 {
-	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC), fd = memfd_create("spoilt", MFD_CLOEXEC);
+	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC),
+			    fd = memfd_create("spoilt", MFD_CLOEXEC);
 	struct go_object o;
 	struct stat st;
 	uint8_t *bytes, *info;
@@ -94,7 +97,8 @@ static void spoil(const char *path)
 
 			*at ^= (uint8_t)(1 << random() % 8);
 			if (go_object_look(fd, &budget, &o) == 0 && !o.refused)
-				assert_true(go_layout_ok(&o.layout) && o.minor >= 18 && o.minor <= 27);
+				assert_true(go_layout_ok(&o.layout) && o.minor >= 18 &&
+					    o.minor <= 27);
 			*at = was;
 		}
 		/* a release that nobody knows yet, one that is none, and one of before */
@@ -125,7 +129,8 @@ static void test_broken(void **state)
 
 static void test_others(void **state)
 {
-	_cleanup_close_ int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), none = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+			    none = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	struct go_object o;
 
 	(void)state;
@@ -136,10 +141,14 @@ static void test_others(void **state)
 static void test_layout(void **state)
 {
 	static const char *const bad[] = {
-		"[8,48,144,152,64]", "[8,48,144,152,64,184,0]", "[0,48,144,152,64,184]", "[9,48,144,152,64,184]", "[131072,48,144,152,64,184]",
-		"[8,1024,144,152,64,184]", "[8,48,146,152,64,184]", "[8,48,144,156,64,184]", "[8,48,144,152,-8,184]", "[8,48,144,152,64,\"184\"]",
+		"[8,48,144,152,64]",          "[8,48,144,152,64,184,0]",
+		"[0,48,144,152,64,184]",      "[9,48,144,152,64,184]",
+		"[131072,48,144,152,64,184]", "[8,1024,144,152,64,184]",
+		"[8,48,146,152,64,184]",      "[8,48,144,156,64,184]",
+		"[8,48,144,152,-8,184]",      "[8,48,144,152,64,\"184\"]",
 	};
-	const struct go_layout layout = {.below = 48, .m = 48, .status = 144, .goid = 152, .procid = 64, .curg = 184};
+	const struct go_layout layout = {
+		.below = 48, .m = 48, .status = 144, .goid = 152, .procid = 64, .curg = 184};
 	struct json_object *array = go_layout_json(&layout);
 	struct go_layout got;
 

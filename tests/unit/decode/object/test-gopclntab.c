@@ -44,8 +44,17 @@ static struct gopclntab make(uint8_t *p)
 		put32(f + 36, 9 + i);
 	}
 	put32(p + FUNCTIONS + 16, 48);
-	return (struct gopclntab){.data = p, .size = SIZE, .names = NAMES, .units = UNITS, .files = FILES, .values = VALUES,
-				  .functions = FUNCTIONS, .text = 0x401000, .n_functions = 2, .quantum = 1, .has_lines = true};
+	return (struct gopclntab){.data = p,
+				  .size = SIZE,
+				  .names = NAMES,
+				  .units = UNITS,
+				  .files = FILES,
+				  .values = VALUES,
+				  .functions = FUNCTIONS,
+				  .text = 0x401000,
+				  .n_functions = 2,
+				  .quantum = 1,
+				  .has_lines = true};
 }
 
 static void test_lines(void **state)
@@ -54,8 +63,9 @@ static void test_lines(void **state)
 		uint64_t at;
 		bool of_function;
 		uint32_t line;
-	} cases[] = {{0x401000, false, 10}, {0x401003, false, 10}, {0x401004, false, 12}, {0x401000, true, 9}, {0x40100f, true, 9},
-		     {0x401010, true, 10}, {0x401010, false, 10}, {0x401015, false, 12}};
+	} cases[] = {{0x401000, false, 10}, {0x401003, false, 10}, {0x401004, false, 12},
+		     {0x401000, true, 9},   {0x40100f, true, 9},   {0x401010, true, 10},
+		     {0x401010, false, 10}, {0x401015, false, 12}};
 	uint8_t p[SIZE];
 	const struct gopclntab t = make(p);
 	const char *file;

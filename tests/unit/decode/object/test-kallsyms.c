@@ -64,7 +64,8 @@ static void test_find(void **state)
 	expect(k, UINT64_C(0xffffffff81000100), "helper.part.0", NULL);
 	expect(k, UINT64_C(0xffffffff81000700), NULL, NULL); /* no code */
 	expect(k, UINT64_C(0xffffffff81000900), "weak", NULL);
-	expect(k, UINT64_C(0xffffffff8f000000), NULL, NULL); /* between the kernel and its modules */
+	/* between the kernel and its modules */
+	expect(k, UINT64_C(0xffffffff8f000000), NULL, NULL);
 	expect(k, UINT64_C(0xffffffffc0001080), "mod_poll", "[mod]");
 	expect(k, UINT64_MAX, NULL, NULL);
 	expect(k, 0, NULL, NULL);
@@ -103,10 +104,14 @@ static void test_nothing(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
-/* Each byte of a good one replaced by each of some: it is read or refused, and nothing is read past its end. */
+/*
+ * Each byte of a good one replaced by each of some: it is read or refused, and nothing is read past
+ * its end.
+ */
 static void test_broken(void **state)
 {
-	static const char text[] = "ffffffff81000000 T startup\nffffffffc0001000 t mod_poll\t[mod]\n";
+	static const char text[] =
+		"ffffffff81000000 T startup\nffffffffc0001000 t mod_poll\t[mod]\n";
 	static const char bytes[] = {'\n', '\t', ' ', '\0', 'f', 'T', '\xff'};
 	char broken[sizeof(text)];
 	struct kallsyms_function f;
@@ -119,7 +124,8 @@ static void test_broken(void **state)
 			broken[at] = bytes[b];
 			if (read_text(broken, sizeof(text) - 1, &k) == 0) {
 				if (kallsyms_find(k, UINT64_C(0xffffffffc0001000), &f))
-					assert_true(f.name_len > 0 && f.name_len < sizeof(text) && f.module_len < sizeof(text));
+					assert_true(f.name_len > 0 && f.name_len < sizeof(text) &&
+						    f.module_len < sizeof(text));
 			}
 			k = kallsyms_free(k);
 		}

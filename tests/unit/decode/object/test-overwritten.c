@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a file shows of itself after it was mapped: written over, or only renamed, linked, removed. */
+/*
+ * What a file shows of itself after it was mapped: written over, or only renamed, linked, removed.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +42,10 @@ static struct stat now(void)
 	return st;
 }
 
-/* Nobody can choose the time of a file's last change: `ns` after it (before it, if negative) is when it was mapped. */
+/*
+ * Nobody can choose the time of a file's last change: `ns` after it (before it, if negative) is
+ * when it was mapped.
+ */
 static struct mapped_at mapped(int64_t ns)
 {
 	const struct stat st = now();
@@ -52,7 +57,8 @@ static void written_at(int64_t ns_before_change)
 {
 	struct stat st = now();
 	int64_t ns = filenote_ns(&st.st_ctim) - ns_before_change;
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND}};
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+					  {.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND}};
 
 	assert_int_equal(futimens(fd, times), 0);
 }
@@ -62,7 +68,8 @@ static void note(void)
 	const struct stat st = now();
 
 	file.noted = true;
-	file.note = (struct filenote){.mtime_ns = filenote_ns(&st.st_mtim), .size = (uint64_t)st.st_size};
+	file.note = (struct filenote){.mtime_ns = filenote_ns(&st.st_mtim),
+				      .size = (uint64_t)st.st_size};
 	file.note.has_head = filenote_head(fd, file.note.head);
 	assert_true(file.note.has_head);
 }
@@ -79,7 +86,8 @@ static void test_times(void **state)
 	assert_overwritten(true, mapped(-SECOND));
 	/* within what the two clocks may be apart */
 	assert_overwritten(false, mapped(-1000));
-	assert_overwritten(false, (struct mapped_at){.ns = mapped(-SECOND).ns, .doubt_ns = 2 * SECOND});
+	assert_overwritten(false,
+			   (struct mapped_at){.ns = mapped(-SECOND).ns, .doubt_ns = 2 * SECOND});
 	/* nothing is known */
 	assert_overwritten(false, (struct mapped_at){0});
 	assert_overwritten(false, (struct mapped_at){.ns = UINT64_MAX, .doubt_ns = UINT64_MAX});
@@ -134,7 +142,8 @@ static void test_future(void **state)
 
 static void test_numbers(void **state)
 {
-	assert_true(filenote_ns(&(struct timespec){.tv_sec = INT64_MAX, .tv_nsec = 999999999}) == INT64_MAX);
+	assert_true(filenote_ns(&(struct timespec){.tv_sec = INT64_MAX, .tv_nsec = 999999999}) ==
+		    INT64_MAX);
 	assert_true(filenote_ns(&(struct timespec){.tv_sec = INT64_MIN}) == INT64_MIN);
 	assert_true(filenote_ns(&(struct timespec){.tv_sec = -1, .tv_nsec = 1}) == 1 - SECOND);
 }
@@ -142,7 +151,8 @@ static void test_numbers(void **state)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = {T(test_times), T(test_changed_around), T(test_times_put_back), T(test_future), T(test_numbers)};
+	const struct CMUnitTest tests[] = {T(test_times), T(test_changed_around),
+					   T(test_times_put_back), T(test_future), T(test_numbers)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

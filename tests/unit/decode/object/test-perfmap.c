@@ -107,7 +107,8 @@ static int read_among(unsigned entries, const char *line, struct perfmap **ret)
 	size_t len = 0;
 
 	for (unsigned i = 0; i < entries; i++) {
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%x 10 entry\n", 0x7f000000 + i * 16);
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%x 10 entry\n",
+					0x7f000000 + i * 16);
 		if (i == entries / 2)
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s\n", line);
 	}
@@ -118,10 +119,22 @@ static int read_among(unsigned entries, const char *line, struct perfmap **ret)
 
 static void test_nonsense(void **state)
 {
-	static const char *const lines[] = {"", " ", "foo", "1 2", "1 2 ", "zz 10 name", "10 zz name",
-		"11112222333344445 1 too long a number", "ffffffffffffffff 10 wraps", "-1 10 negative", "10000 10", "\xff\x01",
-		"ffff 10 too low", "ffffffff81000000 10 the kernel's", "100000000000000 10 not user space's",
-		"7f0010000000 40000001 too long a function"};
+	static const char *const lines[] = {"",
+					    " ",
+					    "foo",
+					    "1 2",
+					    "1 2 ",
+					    "zz 10 name",
+					    "10 zz name",
+					    "11112222333344445 1 too long a number",
+					    "ffffffffffffffff 10 wraps",
+					    "-1 10 negative",
+					    "10000 10",
+					    "\xff\x01",
+					    "ffff 10 too low",
+					    "ffffffff81000000 10 the kernel's",
+					    "100000000000000 10 not user space's",
+					    "7f0010000000 40000001 too long a function"};
 	struct perfmap *m = NULL;
 
 	(void)state;

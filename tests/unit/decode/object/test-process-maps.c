@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which process had what mapped when: exec, fork, libraries that take each other's place, ids that are given again. Each
- * record goes to the maps that keep what was and to those that know only what is now: as the records go by both answer the same.
+ * Which process had what mapped when: exec, fork, libraries that take each other's place, ids that
+ * are given again. Each record goes to the maps that keep what was and to those that know only what
+ * is now: as the records go by both answer the same.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +49,8 @@ static int at_of(const struct process_maps *m, uint32_t pid, uint64_t time, uint
 {
 	const struct mapping *map = address_space_find(process_maps_at(m, pid, time), addr);
 
-	return map ? map->image->path[1] + (int)((addr - map->start + map->pgoff - TEXT) / 4096) : 0;
+	return map ? map->image->path[1] + (int)((addr - map->start + map->pgoff - TEXT) / 4096)
+		   : 0;
 }
 
 static int at(uint32_t pid, uint64_t time, uint64_t addr)
@@ -66,13 +68,16 @@ static void record(struct perfevent ev)
 	process_maps_record(past, &ev);
 	process_maps_record(now, &ev);
 	for (uint32_t pid = 1; pid < 6 && !process_maps_refused(past); pid++) {
-		assert_int_equal(!process_maps_at(now, pid, 0), !process_maps_at(past, pid, UINT64_MAX));
+		assert_int_equal(!process_maps_at(now, pid, 0),
+				 !process_maps_at(past, pid, UINT64_MAX));
 		for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-			assert_int_equal(at_of(now, pid, 0, places[i]), at(pid, UINT64_MAX, places[i]));
+			assert_int_equal(at_of(now, pid, 0, places[i]),
+					 at(pid, UINT64_MAX, places[i]));
 	}
 }
 
-static void map(uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t into, const char *path)
+static void map(uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t into,
+		const char *path)
 {
 	record((struct perfevent){.kind = PERFEVENT_MMAP,
 		.time = time,
@@ -123,7 +128,10 @@ static void test_libraries_in_turn(void **state)
 	map(20, 1, 0x20000, 0x4000, 0, "/B");
 	map(30, 1, 0x20000, 0x2000, 0, "/C"); /* B was unmapped before; no record says so */
 	map(40, 1, 0x20000, 0x4000, 0x1000, "/C");
-	/* what takes no place is there from the begin on: it may have been mapped before the recording */
+	/*
+	 * what takes no place is there from the begin on: it may have been mapped before the
+	 * recording
+	 */
 	for (uint64_t t = 0; t < 50; t += 5)
 		assert_int_equal(at(1, t, 0x10000), 'A');
 	assert_int_equal(at(1, 0, 0x20000), 'B');
@@ -170,7 +178,10 @@ static void test_exec_and_fork(void **state)
 	teardown();
 }
 
-/* The kernel lies in all of them, whatever they do; also where a program says that something else does. */
+/*
+ * The kernel lies in all of them, whatever they do; also where a program says that something else
+ * does.
+ */
 static void test_kernel(void **state)
 {
 	static const uint64_t text = UINT64_C(0xffffffff81000000);
@@ -194,8 +205,17 @@ static void test_kernel(void **state)
 		assert_int_equal(at(pid, 40, text + 0x1fff), 'K' + 1);
 		assert_int_equal(at(pid, 40, text + 0x2000), 0);
 	}
-	process_maps_record(past, &(struct perfevent){.kind = PERFEVENT_MMAP, .time = 50, .pid = 1, .tid = 1, .has_time = true,
-		.mmap = {.addr = text, .len = 0x1000, .ino = 'X', .exec = true, .path = "/X", .path_len = 2}});
+	process_maps_record(past, &(struct perfevent){.kind = PERFEVENT_MMAP,
+						      .time = 50,
+						      .pid = 1,
+						      .tid = 1,
+						      .has_time = true,
+						      .mmap = {.addr = text,
+							       .len = 0x1000,
+							       .ino = 'X',
+							       .exec = true,
+							       .path = "/X",
+							       .path_len = 2}});
 	assert_int_equal(at(1, 60, text), 'K');
 	assert_int_equal(at(3, 60, text), 0);
 	teardown();
@@ -221,7 +241,8 @@ static void test_pid_again(void **state)
 	assert_int_equal(at(2, 40, 0x10000), 0);
 	assert_int_equal(at(2, 40, 0x50000), 'D');
 	assert_int_equal(at(2, 39, 0x50000), 0);
-	fork_of(50, 2, 5, 1); /* its thread, by whomever: a process begins with the thread of its own id */
+	/* its thread, by whomever: a process begins with the thread of its own id */
+	fork_of(50, 2, 5, 1);
 	assert_int_equal(at(2, 50, 0x50000), 'D');
 	/* neither is known: a record that comes then holds from the begin on */
 	fork_of(60, 3, 3, 4);
@@ -249,7 +270,10 @@ static void test_without_time(void **state)
 	teardown();
 }
 
-/* Very many versions: bounded by the budget, counted, and what there is stays right. Without the past there is one. */
+/*
+ * Very many versions: bounded by the budget, counted, and what there is stays right. Without the
+ * past there is one.
+ */
 static void test_many(void **state)
 {
 	char path[3] = "/A";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The interpreters that are here say where they keep their frames, as their headers have it, and older ones are refused; whatever is
- * done to such a file, what is told of it is within bounds.
+ * The interpreters that are here say where they keep their frames, as their headers have it, and
+ * older ones are refused; whatever is done to such a file, what is told of it is within bounds.
  */
 #include "config.h"
 
@@ -99,13 +99,15 @@ static void test_here(void **state)
 
 static void spoil(const char *path, unsigned int minor)
 {
-	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC), fd = memfd_create("spoilt", MFD_CLOEXEC);
+	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC),
+			    fd = memfd_create("spoilt", MFD_CLOEXEC);
 	struct python_object o;
 	struct stat st;
 	uint8_t *bytes;
 	size_t dynsym = 0;
 
-	if (minor < 11 || from < 0 || fstat(from, &st) < 0 || st.st_size < 4096 || ftruncate(fd, st.st_size) < 0)
+	if (minor < 11 || from < 0 || fstat(from, &st) < 0 || st.st_size < 4096 ||
+	    ftruncate(fd, st.st_size) < 0)
 		return;
 	bytes = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_true(bytes != MAP_FAILED);
@@ -113,13 +115,15 @@ static void spoil(const char *path, unsigned int minor)
 	if (python_object_look(fd, &budget, &o) == 0) {
 		dynsym = o.runtime % (size_t)st.st_size;
 		for (int round = 0; round < ROUNDS; round++) {
-			const size_t areas[] = {0, (size_t)st.st_size - 4096, dynsym < (size_t)st.st_size - 4096 ? dynsym : 0};
+			const size_t areas[] = {0, (size_t)st.st_size - 4096,
+						dynsym < (size_t)st.st_size - 4096 ? dynsym : 0};
 			const size_t at = areas[round % 3] + (size_t)random() % 4096;
 			const uint8_t was = bytes[at];
 
 			bytes[at] ^= (uint8_t)(1 << random() % 8);
 			if (python_object_look(fd, &budget, &o) == 0 && !o.refused)
-				assert_true(python_layout_ok(&o.layout) && o.minor >= 11 && o.minor <= 14);
+				assert_true(python_layout_ok(&o.layout) && o.minor >= 11 &&
+					    o.minor <= 14);
 			bytes[at] = was;
 		}
 		/* cut off, and nothing but its head */
@@ -138,7 +142,8 @@ static void test_broken(void **state)
 
 static void test_others(void **state)
 {
-	_cleanup_close_ int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), none = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+			    none = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	struct python_object o;
 
 	(void)state;

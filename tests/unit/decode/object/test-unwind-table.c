@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Each row of a table says what elfutils says of that address; whatever is done to a file, its table has rows in order and rules that are some. */
+/*
+ * Each row of a table says what elfutils says of that address; whatever is done to a file, its
+ * table has rows in order and rules that are some.
+ */
 #include "config.h"
 
 #include <elfutils/libdw.h>
@@ -23,8 +26,9 @@
 
 #define MEMORY (256u << 20)
 
-static const char *const files[] = {"/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6",
-	"/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"};
+static const char *const files[] = {"/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6",
+				    "/usr/lib64/libc.so.6", "/lib/x86_64-linux-gnu/libstdc++.so.6",
+				    "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"};
 
 /* The rule says the same as elfutils' row. */
 static bool agrees(const struct cfi_row *row, const struct unwind_rule *rule)
@@ -39,14 +43,15 @@ static bool agrees(const struct cfi_row *row, const struct unwind_rule *rule)
 	case UNWIND_FRAME_POINTER:
 		return !row->known;
 	case UNWIND_CFA:
-		if (row->cfa.kind != CFI_REGISTER || row->cfa.reg != UNWIND_REG(rule) || row->cfa.off != rule->cfa_off ||
-		    ra->kind != CFI_AT_CFA || ra->off != -8)
+		if (row->cfa.kind != CFI_REGISTER || row->cfa.reg != UNWIND_REG(rule) ||
+		    row->cfa.off != rule->cfa_off || ra->kind != CFI_AT_CFA || ra->off != -8)
 			return false;
 		if (rule->extra & UNWIND_BP_FROM_BP)
 			return bp->kind == CFI_AT_EXPR;
 		if (rule->bp_off == UNWIND_BP_SAME)
 			return bp->kind == CFI_SAME;
-		return rule->bp_off == UNWIND_BP_UNKNOWN || (bp->kind == CFI_AT_CFA && bp->off == rule->bp_off);
+		return rule->bp_off == UNWIND_BP_UNKNOWN ||
+		       (bp->kind == CFI_AT_CFA && bp->off == rule->bp_off);
 	case UNWIND_CFA_DEREF:
 	case UNWIND_PLT:
 		return row->cfa.kind == CFI_EXPR;
@@ -76,7 +81,8 @@ static void compare(const char *path)
 	assert_int_equal(cfi_new(elf, &other, &cfi), 0);
 	for (uint32_t page = 0; page < t.n_pages; page++) {
 		for (uint32_t i = 0; i < t.pages[page]; i++, at++) {
-			const uint64_t pc = ((uint64_t)t.lo_page + page) << UNWIND_PAGE_BITS | UNWIND_ROW_OFF(t.rows[at]);
+			const uint64_t pc = ((uint64_t)t.lo_page + page) << UNWIND_PAGE_BITS |
+					    UNWIND_ROW_OFF(t.rows[at]);
 			const struct unwind_rule *rule = &t.rules[UNWIND_ROW_RULE(t.rows[at])];
 			const struct cfi_row *row;
 
@@ -89,8 +95,10 @@ static void compare(const char *path)
 			/* Padding behind a function has the function's last row. */
 			if (!row->known || agrees(row, rule))
 				continue;
-			fail_msg("%s: %#llx: kind %u, register %u, offset %d, rbp %d is not what elfutils says", path, (unsigned long long)pc,
-				 UNWIND_KIND(rule), UNWIND_REG(rule), rule->cfa_off, rule->bp_off);
+			fail_msg(
+				"%s: %#llx: kind %u, register %u, offset %d, rbp %d is not what elfutils says",
+				path, (unsigned long long)pc, UNWIND_KIND(rule), UNWIND_REG(rule),
+				rule->cfa_off, rule->bp_off);
 		}
 	}
 	assert_int_equal(at, t.n_rows);
@@ -106,7 +114,8 @@ static void test_elfutils(void **state)
 }
 
 /* Where the section lies in the file. */
-static void section_of(const char *want, uint8_t *file, size_t size, size_t *ret_off, size_t *ret_size)
+static void section_of(const char *want, uint8_t *file, size_t size, size_t *ret_off,
+		       size_t *ret_size)
 {
 	Elf *elf = elf_memory((char *)file, size);
 	Elf_Scn *scn = NULL;
@@ -130,13 +139,17 @@ static void check_order(const struct unwind_table *t)
 {
 	uint32_t at = 0;
 
-	assert_true(t->n_pages >= 1 && t->n_pages <= UNWIND_PAGES_MAX && t->n_rules >= 1 && t->n_rules <= UNWIND_RULES_MAX);
+	assert_true(t->n_pages >= 1 && t->n_pages <= UNWIND_PAGES_MAX && t->n_rules >= 1 &&
+		    t->n_rules <= UNWIND_RULES_MAX);
 	for (uint32_t page = 0; page < t->n_pages; page++) {
 		assert_true(t->pages[page] >= 1);
 		for (uint32_t i = 0; i < t->pages[page]; i++, at++) {
-			assert_true(i == 0 ? UNWIND_ROW_OFF(t->rows[at]) == 0 : UNWIND_ROW_OFF(t->rows[at]) > UNWIND_ROW_OFF(t->rows[at - 1]));
+			assert_true(i == 0 ? UNWIND_ROW_OFF(t->rows[at]) == 0
+					   : UNWIND_ROW_OFF(t->rows[at]) >
+						     UNWIND_ROW_OFF(t->rows[at - 1]));
 			assert_true(UNWIND_ROW_RULE(t->rows[at]) < t->n_rules);
-			assert_true(UNWIND_KIND(&t->rules[UNWIND_ROW_RULE(t->rows[at])]) < UNWIND_KINDS);
+			assert_true(UNWIND_KIND(&t->rules[UNWIND_ROW_RULE(t->rows[at])]) <
+				    UNWIND_KINDS);
 		}
 	}
 	assert_int_equal(at, t->n_rows);
@@ -180,7 +193,8 @@ static void test_damaged(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elfutils), cmocka_unit_test(test_damaged)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elfutils),
+					   cmocka_unit_test(test_damaged)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,8 +131,8 @@ void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int 
 	make_end_with_id(m, pid, tid, time, 0);
 }
 
-void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid, uint32_t other_pid,
-	uint32_t other_tid, int out)
+void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid,
+		      uint32_t other_pid, uint32_t other_tid, int out)
 {
 	make_begin(m, PERF_RECORD_SWITCH_CPU_WIDE, out ? PERF_RECORD_MISC_SWITCH_OUT : 0);
 	make_u32(m, other_pid, other_tid);
@@ -142,12 +142,13 @@ void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid,
 void make_tracepoint(struct make *m, uint64_t id, const char *name)
 {
 	struct perf_event_attr attr = {.type = PERF_TYPE_TRACEPOINT,
-		.size = sizeof(attr),
-		.config = id,
-		.sample_period = 1,
-		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-			       PERF_SAMPLE_CPU | PERF_SAMPLE_RAW,
-		.sample_id_all = 1};
+				       .size = sizeof(attr),
+				       .config = id,
+				       .sample_period = 1,
+				       .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP |
+						      PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+						      PERF_SAMPLE_CPU | PERF_SAMPLE_RAW,
+				       .sample_id_all = 1};
 	uint64_t words[sizeof(attr) / 8];
 
 	memcpy(words, &attr, sizeof(attr));
@@ -163,8 +164,8 @@ void make_tracepoint(struct make *m, uint64_t id, const char *name)
 	make_end(m);
 }
 
-void make_tracepoint_sample(
-	struct make *m, uint64_t id, uint64_t time, uint32_t pid, uint32_t tid, const void *raw, size_t n)
+void make_tracepoint_sample(struct make *m, uint64_t id, uint64_t time, uint32_t pid, uint32_t tid,
+			    const void *raw, size_t n)
 {
 	uint8_t words[256] = {0};
 	const uint32_t size = (uint32_t)((4 + n + 7) / 8 * 8 - 4);
@@ -190,8 +191,9 @@ void make_tracepoint_sample(
 
 void make_pt_info(struct make *m, int snapshot, int per_cpu)
 {
-	const uint64_t words[17] = {PERF_TYPE_SOFTWARE, 1, 2, 0, 1, 0x400, 0x800, 3, (uint64_t)snapshot, (uint64_t)per_cpu, 0x200,
-		0x3c000, 4, 1, 2, 24, 0};
+	const uint64_t words[17] = {
+		PERF_TYPE_SOFTWARE, 1,     2,       0, 1, 0x400, 0x800, 3, (uint64_t)snapshot,
+		(uint64_t)per_cpu,  0x200, 0x3c000, 4, 1, 2,     24,    0};
 
 	m->config = MAKE_PT_CONFIG;
 	make_begin(m, 70, 0);
@@ -201,8 +203,8 @@ void make_pt_info(struct make *m, int snapshot, int per_cpu)
 	make_end(m);
 }
 
-void make_aux(struct make *m, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset, uint64_t reference, const void *bytes,
-	size_t n)
+void make_aux(struct make *m, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset,
+	      uint64_t reference, const void *bytes, size_t n)
 {
 	make_begin(m, 71, 0);
 	make_u64(m, (n + 7) & ~(size_t)7);

@@ -43,25 +43,25 @@ void make_sample(
 void make_switch(struct make *m, uint64_t time, uint32_t pid, uint32_t tid, int out);
 
 /* SWITCH_CPU_WIDE: away from the thread to the other one, or here from it. */
-void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid, uint32_t other_pid,
-	uint32_t other_tid, int out);
+void make_switch_wide(struct make *m, uint64_t time, uint32_t cpu, uint32_t pid, uint32_t tid,
+		      uint32_t other_pid, uint32_t other_tid, int out);
 
 /*
- * One event more, a tracepoint that is recorded each time, with IDENTIFIER, IP, TID, TIME, CPU, RAW; and one of it, of which
- * the kernel's struct is `raw`. Both are known by `id`.
+ * One event more, a tracepoint that is recorded each time, with IDENTIFIER, IP, TID, TIME, CPU,
+ * RAW; and one of it, of which the kernel's struct is `raw`. Both are known by `id`.
  */
 void make_tracepoint(struct make *m, uint64_t id, const char *name);
-void make_tracepoint_sample(
-	struct make *m, uint64_t id, uint64_t time, uint32_t pid, uint32_t tid, const void *raw, size_t n);
+void make_tracepoint_sample(struct make *m, uint64_t id, uint64_t time, uint32_t pid, uint32_t tid,
+			    const void *raw, size_t n);
 
 /*
- * Intel PT: AUXTRACE_INFO says that the file's event is it, with TSC (1 ns each) and an MTC every 8 ticks of a counter that
- * runs at a 4th of that; AUXTRACE with its bytes, padded.
+ * Intel PT: AUXTRACE_INFO says that the file's event is it, with TSC (1 ns each) and an MTC every 8
+ * ticks of a counter that runs at a 4th of that; AUXTRACE with its bytes, padded.
  */
 #define MAKE_PT_CONFIG 0xce00u /* TSC, MTC, period 3 */
 void make_pt_info(struct make *m, int snapshot, int per_cpu);
-void make_aux(struct make *m, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset, uint64_t reference, const void *bytes,
-	size_t n);
+void make_aux(struct make *m, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset,
+	      uint64_t reference, const void *bytes, size_t n);
 
 /* The whole file as a new memfd. */
 int make_file(const struct make *m);

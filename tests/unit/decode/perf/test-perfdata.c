@@ -348,7 +348,10 @@ static void test_cut_recordings(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
-/* What tracerd writes of a program of which nobody records samples: attributes, features, no record. */
+/*
+ * What tracerd writes of a program of which nobody records samples: attributes, features, no
+ * record.
+ */
 static void test_no_records(void **state)
 {
 	const struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes Intel PT packets, for tests of what reads them. Knows the formats by itself, so that writer and reader do not
- * share a mistake.
+ * Writes Intel PT packets, for tests of what reads them. Knows the formats by itself, so that
+ * writer and reader do not share a mistake.
  */
 #pragma once
 

@@ -62,7 +62,8 @@ static int32_t put(struct model *m, enum op op, const void *bytes, size_t n, int
 	const int32_t at = (int32_t)p->n_code;
 
 	memcpy(p->code + at, bytes, n);
-	m->insns[at] = (struct model_insn){.op = (uint8_t)op, .length = (uint8_t)n, .target = target};
+	m->insns[at] =
+		(struct model_insn){.op = (uint8_t)op, .length = (uint8_t)n, .target = target};
 	p->n_code += n;
 	return at;
 }
@@ -73,15 +74,20 @@ static void end_function(struct model *m, int32_t start)
 
 	if (p->n_functions == PTPROGRAM_FUNCTIONS)
 		abort();
-	p->functions[p->n_functions++] = (struct ptprogram_function){.start = PTPROGRAM_BASE + (uint64_t)start,
+	p->functions[p->n_functions++] = (struct ptprogram_function){
+		.start = PTPROGRAM_BASE + (uint64_t)start,
 		.end = PTPROGRAM_BASE + p->n_code,
 		.pad = m->pads[start] ? PTPROGRAM_BASE + (uint64_t)m->pads[start] : 0};
 }
 
 static void put_nops(struct model *m)
 {
-	static const uint8_t nops[][7] = {{0x90}, {0x66, 0x90}, {0x48, 0x89, 0xc3}, {0x0f, 0x1f, 0x40, 0x00},
-		{0xb8, 1, 2, 3, 4}, {0x48, 0x8b, 0x05, 0x10, 0, 0, 0}};
+	static const uint8_t nops[][7] = {{0x90},
+					  {0x66, 0x90},
+					  {0x48, 0x89, 0xc3},
+					  {0x0f, 0x1f, 0x40, 0x00},
+					  {0xb8, 1, 2, 3, 4},
+					  {0x48, 0x8b, 0x05, 0x10, 0, 0, 0}};
 	static const size_t lengths[] = {1, 2, 3, 4, 5, 7};
 
 	for (uint64_t n = dice(m, 4); n > 0; n--) {
@@ -104,7 +110,10 @@ static void put_rel(struct model *m, enum op op, int32_t target)
 	(void)put(m, op, b, n, target);
 }
 
-/* Forward branches are patched when their target is known: the next one's begin is where a block begins. */
+/*
+ * Forward branches are patched when their target is known: the next one's begin is where a block
+ * begins.
+ */
 static void put_function(struct model *m)
 {
 	struct ptprogram *p = m->p;
@@ -165,7 +174,10 @@ static void put_function(struct model *m)
 	end_function(m, start);
 }
 
-/* What nobody calls: it calls the others for ever. And one that calls none, for those who are too deep to call others. */
+/*
+ * What nobody calls: it calls the others for ever. And one that calls none, for those who are too
+ * deep to call others.
+ */
 static void put_tidy(struct model *m)
 {
 	m->leaf = (int32_t)m->p->n_code;
@@ -216,7 +228,8 @@ static void branch(struct model *m, enum ptprogram_what what, int32_t from, int3
 	struct ptprogram *p = m->p;
 
 	GROW(p->branches, p->n_branches, p->cap_branches);
-	p->branches[p->n_branches++] = (struct ptprogram_branch){what, from < 0 ? 0 : address(from), to < 0 ? 0 : address(to)};
+	p->branches[p->n_branches++] = (struct ptprogram_branch){what, from < 0 ? 0 : address(from),
+								 to < 0 ? 0 : address(to)};
 }
 
 /* ---- the tree of calls */
@@ -252,7 +265,10 @@ static int32_t any_function(struct model *m)
 	return m->o.tidy && m->depth > TIDY_DEPTH ? m->leaf : m->functions[dice(m, m->n_functions)];
 }
 
-/* To the landing pad of somebody outside, but not over a signal: the innermost of those that are the same function. False: there is none. */
+/*
+ * To the landing pad of somebody outside, but not over a signal: the innermost of those that are
+ * the same function. False: there is none.
+ */
 static bool throw_out(struct model *m, int32_t *ret_to)
 {
 	unsigned int found[MAX_DEPTH], n = 0;
@@ -394,7 +410,9 @@ static void step(struct model *m)
 		m->at = target;
 		break;
 	case CALL:
-		/* A direct call cannot be left out: instead the deepest one goes back to the begin. */
+		/*
+		 * A direct call cannot be left out: instead the deepest one goes back to the begin.
+		 */
 		if (m->depth == MAX_DEPTH)
 			m->depth = 0;
 		call(m, at, next, target);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs of x86 code, run by a model: what it executed, and the packets that a processor would have
- * written, with returns compressed, addresses deferred, and PSBs and signals anywhere.
+ * Random programs of x86 code, run by a model: what it executed, and the packets that a processor
+ * would have written, with returns compressed, addresses deferred, and PSBs and signals anywhere.
  */
 #pragma once
 
@@ -69,7 +69,11 @@ struct ptprogram_options {
 	unsigned int psb_each; /* instructions, about; 0: only at the begin */
 	unsigned int signal_each; /* 0: none */
 	bool tnt47, defer, plain_returns;
-	bool tidy;	/* every function returns to where it was called from, or is unwound: what it calls is a tree */
+	/*
+	 * every function returns to where it was called from, or is unwound: what it calls is a
+	 * tree
+	 */
+	bool tidy;
 	bool throws;	/* tidy: now and then to an outer function's landing pad */
 };
 

@@ -56,8 +56,8 @@ static int on_events(void *arg, const struct ptflow_event *events, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct ptflow_event *e = &events[i];
 		if (b->events)
-			(void)printf("%6lx %-13s %lx => %lx error %u time %lu\n", e->offset, ptwalk_kind(e->kind), e->from,
-				     e->to, e->error, e->time);
+			(void)printf("%6lx %-13s %lx => %lx error %u time %lu\n", e->offset,
+				     ptwalk_kind(e->kind), e->from, e->to, e->error, e->time);
 		if (e->start && !ptwalk_line(&b->ips, e, read_code, b))
 			(void)fprintf(stderr, "line %lx without code\n", e->start);
 		if (b->no_resync && e->kind == PTFLOW_DESYNC) {
@@ -74,12 +74,13 @@ static void add_image(struct blob *b, char **argv)
 	size_t size;
 	const uint8_t *bytes = ptwalk_file(argv[0], &size);
 
-	if (!ptwalk_u64(argv[1], &offset) || !ptwalk_u64(argv[2], &length) || !ptwalk_u64(argv[3], &address) ||
-	    offset > size || b->n_images == MAX_IMAGES)
+	if (!ptwalk_u64(argv[1], &offset) || !ptwalk_u64(argv[2], &length) ||
+	    !ptwalk_u64(argv[3], &address) || offset > size || b->n_images == MAX_IMAGES)
 		ptwalk_bad_usage(argv[0]);
 	if (length == 0 || length > size - offset)
 		length = size - offset;
-	b->images[b->n_images++] = (struct image){.bytes = bytes + offset, .address = address, .n = length};
+	b->images[b->n_images++] =
+		(struct image){.bytes = bytes + offset, .address = address, .n = length};
 }
 
 int ptwalk_blob(int argc, char **argv)
@@ -131,11 +132,12 @@ int ptwalk_blob(int argc, char **argv)
 	}
 	s = ptflow_stats(f);
 	(void)fflush(stdout);
-	(void)fprintf(stderr,
-		      "instructions %lu ips_fnv1a64 %016lx no_code %lu mismatch %lu packet %lu return %lu runaway %lu "
-		      "overflows %lu counted %lu\n",
-		      b.ips.n, b.ips.hash, s->errors[PTFLOW_E_NO_CODE], s->errors[PTFLOW_E_MISMATCH],
-		      s->errors[PTFLOW_E_PACKET], s->errors[PTFLOW_E_RETURN], s->errors[PTFLOW_E_RUNAWAY], s->overflows,
-		      s->insns);
+	(void)fprintf(
+		stderr,
+		"instructions %lu ips_fnv1a64 %016lx no_code %lu mismatch %lu packet %lu return %lu runaway %lu "
+		"overflows %lu counted %lu\n",
+		b.ips.n, b.ips.hash, s->errors[PTFLOW_E_NO_CODE], s->errors[PTFLOW_E_MISMATCH],
+		s->errors[PTFLOW_E_PACKET], s->errors[PTFLOW_E_RETURN], s->errors[PTFLOW_E_RUNAWAY],
+		s->overflows, s->insns);
 	return 0;
 }

@@ -6,8 +6,10 @@
 #include "decode/pt/packet.h"
 #include "tests/unit/decode/pt/pt-walk.h"
 
-static const char *const cfe_names[] = {"",    "intr", "iret",   "smi",	   "rsm",	  "sipi",     "init", "vmentry",
-					"vmexit", "vmexit_intr", "shutdown", "",	   "uintr",    "uiret", "swintr", "syscall"};
+static const char *const cfe_names[] = {"",       "intr",        "iret",     "smi",
+					"rsm",    "sipi",        "init",     "vmentry",
+					"vmexit", "vmexit_intr", "shutdown", "",
+					"uintr",  "uiret",       "swintr",   "syscall"};
 
 static void print_address(const struct ptpacket *pk)
 {
@@ -35,7 +37,8 @@ static void print_event(const struct ptpacket *pk)
 	const char *ip = pk->ip_follows ? ", ip" : "";
 
 	if (pk->type == PT_EVD) {
-		(void)printf(" %lu: %lx type %s", pk->extra, pk->value, pk->extra < 3 ? evd_names[pk->extra] : "unknown");
+		(void)printf(" %lu: %lx type %s", pk->extra, pk->value,
+			     pk->extra < 3 ? evd_names[pk->extra] : "unknown");
 		return;
 	}
 	(void)printf(" %lu", pk->value);
@@ -52,12 +55,14 @@ static void print_event(const struct ptpacket *pk)
 	default:
 		break;
 	}
-	(void)printf("%s type %s", ip, pk->value < 16 && *cfe_names[pk->value] ? cfe_names[pk->value] : "unknown");
+	(void)printf("%s type %s", ip,
+		     pk->value < 16 && *cfe_names[pk->value] ? cfe_names[pk->value] : "unknown");
 }
 
 static void print_trigger(const struct ptpacket *pk, const uint8_t *p)
 {
-	(void)printf(" %02lx%s%s", pk->value, p[1] & 0x20 ? ", mult" : "", pk->ip_follows ? ", ip" : "");
+	(void)printf(" %02lx%s%s", pk->value, p[1] & 0x20 ? ", mult" : "",
+		     pk->ip_follows ? ", ip" : "");
 	if (pk->length == 5)
 		(void)printf(", icnt: %lu", pk->extra);
 }
@@ -67,10 +72,15 @@ static void print_power(const struct ptpacket *pk)
 	const uint64_t v = pk->value;
 
 	if (pk->type == PT_PWRE) {
-		(void)printf(" c%lu.%lu%s", ((v >> 12 & 0xf) + 1) & 0xf, ((v >> 8 & 0xf) + 1) & 0xf, v & 8 ? ", hw" : "");
+		(void)printf(" c%lu.%lu%s", ((v >> 12 & 0xf) + 1) & 0xf, ((v >> 8 & 0xf) + 1) & 0xf,
+			     v & 8 ? ", hw" : "");
 		return;
 	}
-	(void)printf(" %s: c%lu, c%lu", v & 0x100 ? "int" : v & 0x400 ? "st" : v & 0x800 ? "hw" : "",
+	(void)printf(" %s: c%lu, c%lu",
+		     v & 0x100   ? "int"
+		     : v & 0x400 ? "st"
+		     : v & 0x800 ? "hw"
+				 : "",
 		     ((v >> 4 & 0xf) + 1) & 0xf, ((v & 0xf) + 1) & 0xf);
 }
 
@@ -194,8 +204,9 @@ int ptwalk_packets(int argc, char **argv)
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--cpu") == 0)
 			ptwalk_cpu(argv[i + 1], &errata);
-		else if (strcmp(argv[i], "--time") == 0 && sscanf(argv[i + 1], "%u,%u,%u,%u", &tc.mtc_shift, &tc.tsc_ctc_n,
-								  &tc.tsc_ctc_d, &tc.nominal_ratio) == 4)
+		else if (strcmp(argv[i], "--time") == 0 &&
+			 sscanf(argv[i + 1], "%u,%u,%u,%u", &tc.mtc_shift, &tc.tsc_ctc_n,
+				&tc.tsc_ctc_d, &tc.nominal_ratio) == 4)
 			with_time = true;
 		else
 			ptwalk_bad_usage(argv[i]);
@@ -207,9 +218,12 @@ int ptwalk_packets(int argc, char **argv)
 	for (; p && p < end; p += pk.length) {
 		r = ptpacket_read(p, end, &pk);
 		if (r != 0) {
-			(void)printf("%016lx %s\n", (uint64_t)(p - begin), r == PTPACKET_E_CUT ? "cut" : "bad");
+			(void)printf("%016lx %s\n", (uint64_t)(p - begin),
+				     r == PTPACKET_E_CUT ? "cut" : "bad");
 			pk.length = 0;
-			/* the packet in front of it may have taken the begin of a PSB for its own */
+			/*
+			 * the packet in front of it may have taken the begin of a PSB for its own
+			 */
 			p = ptpacket_find_psb(p - begin < 15 ? begin : p - 15, end);
 			if (!p)
 				break;

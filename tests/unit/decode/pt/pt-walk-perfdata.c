@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pt-walk perfdata: a recording from its records to the merged branches, as the decoder's job does it. */
+/*
+ * pt-walk perfdata: a recording from its records to the merged branches, as the decoder's job does
+ * it.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
@@ -67,16 +70,19 @@ static void on_event(struct walk *w, const struct pipeline_event *e)
 		return;
 	if (w->mode == TIMES)
 		(void)printf("%lu.%09lu ", e->ns / 1000000000, e->ns % 1000000000);
-	else if (e->flow->kind == PTFLOW_NOTE || (e->flow->kind == PTFLOW_COND && e->flow->to == e->flow->from + e->flow->length))
+	else if (e->flow->kind == PTFLOW_NOTE ||
+		 (e->flow->kind == PTFLOW_COND && e->flow->to == e->flow->from + e->flow->length))
 		return; /* no branch; not taken */
-	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow->kind), e->flow->from, e->flow->to);
+	(void)printf("%u/%u %s %lx => %lx", e->pid, e->tid, ptwalk_kind(e->flow->kind),
+		     e->flow->from, e->flow->to);
 	(void)printf(" error %u insns %lu\n", e->flow->error, e->all_insns);
 }
 
 static int walk(struct walk *w, const struct pipeline_options *o)
 {
 	_cleanup_(pipeline_freep) struct pipeline *work = NULL;
-	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+	_cleanup_json_ struct json_object *stats = json_object_new_object(),
+					  *losses = json_object_new_object();
 	struct pipeline_event e;
 	struct pipeline_run run;
 	int r = pipeline_new(o, &work);
@@ -96,9 +102,12 @@ static int walk(struct walk *w, const struct pipeline_options *o)
 	pipeline_report(work, stats, losses);
 	ptcode_report(o->code, losses);
 	(void)fflush(stdout);
-	(void)fprintf(stderr, "{\"events\":%lu,\"walked\":%lu,\"ips_fnv1a64\":\"%016lx\",\"stats\":%s,\"losses\":%s}\n",
-		      w->events, w->ips.n, w->ips.hash, json_object_to_json_string_ext(stats, JSON_C_TO_STRING_PLAIN),
-		      json_object_to_json_string_ext(losses, JSON_C_TO_STRING_PLAIN));
+	(void)fprintf(
+		stderr,
+		"{\"events\":%lu,\"walked\":%lu,\"ips_fnv1a64\":\"%016lx\",\"stats\":%s,\"losses\":%s}\n",
+		w->events, w->ips.n, w->ips.hash,
+		json_object_to_json_string_ext(stats, JSON_C_TO_STRING_PLAIN),
+		json_object_to_json_string_ext(losses, JSON_C_TO_STRING_PLAIN));
 	return 0;
 }
 
@@ -190,7 +199,8 @@ int ptwalk_perfdata(int argc, char **argv)
 			w.mode = BRANCHES;
 		else if (strcmp(argv[i], "--times") == 0)
 			w.mode = TIMES;
-		else if (strcmp(argv[i], "--threads") != 0 || ++i >= argc || !ptwalk_u64(argv[i], &threads))
+		else if (strcmp(argv[i], "--threads") != 0 || ++i >= argc ||
+			 !ptwalk_u64(argv[i], &threads))
 			ptwalk_bad_usage(argv[i < argc ? i : argc - 1]);
 	}
 	r = open_and_walk(&w, argv[0], (unsigned int)threads);

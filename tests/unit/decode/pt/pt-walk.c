@@ -9,7 +9,8 @@
  *	pt-walk perfdata FILE SYMFS [--insns [--tids]|--branches|--times] [--threads N]
  *		a recording, as the decoder takes it
  *
- * Instructions are printed as perf does, one lower-case hex number a line; the last line, on stderr, is a summary.
+ * Instructions are printed as perf does, one lower-case hex number a line; the last line, on
+ * stderr, is a summary.
  */
 #include "tests/unit/decode/pt/pt-walk.h"
 
@@ -53,7 +54,8 @@ void ptwalk_cpu(const char *text, struct pterrata *ret)
 	unsigned int family, model;
 	int end = 0;
 
-	if (sscanf(text, "%u/%u%n", &family, &model, &end) != 2 || text[end] || family > 0xffff || model > 0xffff)
+	if (sscanf(text, "%u/%u%n", &family, &model, &end) != 2 || text[end] || family > 0xffff ||
+	    model > 0xffff)
 		ptwalk_bad_usage(text);
 	pterrata_of((uint16_t)family, (uint16_t)model, ret);
 }

@@ -24,8 +24,12 @@ bool ptwalk_u64(const char *text, uint64_t *ret);
 void ptwalk_cpu(const char *text, struct pterrata *ret);
 
 void ptwalk_ips_init(struct ptwalk_ips *ips, bool print);
-/* The instructions of the line that an event ends, decoded from the code again. False: there is no code. */
-bool ptwalk_line(struct ptwalk_ips *ips, const struct ptflow_event *e, code_read_fn read, void *arg);
+/*
+ * The instructions of the line that an event ends, decoded from the code again. False: there is no
+ * code.
+ */
+bool ptwalk_line(struct ptwalk_ips *ips, const struct ptflow_event *e, code_read_fn read,
+		 void *arg);
 const char *ptwalk_kind(enum ptflow_kind kind);
 
 int ptwalk_packets(int argc, char **argv);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where a recording's PT lies: buffers of threads and of CPUs in several pieces, bytes that are missing, bytes that
- * snapshots have twice, files that end too early, and numbers from a stranger.
+ * Where a recording's PT lies: buffers of threads and of CPUs in several pieces, bytes that are
+ * missing, bytes that snapshots have twice, files that end too early, and numbers from a stranger.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,31 +56,39 @@ static void teardown(struct file *f)
 	(void)close(f->fd);
 }
 
-static void add(struct file *f, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset, const void *bytes, size_t n)
+static void add(struct file *f, uint32_t idx, int32_t tid, int32_t cpu, uint64_t offset,
+		const void *bytes, size_t n)
 {
 	make_aux(&f->make, idx, tid, cpu, offset, 0, bytes, n);
 }
 
-static void is_block(const struct file *f, size_t i, uint32_t buffer, uint64_t offset, uint64_t bytes, uint64_t tsc)
+static void is_block(const struct file *f, size_t i, uint32_t buffer, uint64_t offset,
+		     uint64_t bytes, uint64_t tsc)
 {
 	const struct auxtrace_block *b = auxtrace_block(f->aux, i);
 
 	if (b->buffer != buffer || b->offset != offset || b->bytes != bytes || b->tsc != tsc)
-		fail_msg("block %zu: buffer %u, %lu..+%lu, TSC %lu", i, b->buffer, b->offset, b->bytes, b->tsc);
+		fail_msg("block %zu: buffer %u, %lu..+%lu, TSC %lu", i, b->buffer, b->offset,
+			 b->bytes, b->tsc);
 }
 
 static uint64_t number_of(const struct file *f, const char *name)
 {
-	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+	_cleanup_json_ struct json_object *stats = json_object_new_object(),
+					  *losses = json_object_new_object();
 	struct json_object *v;
 
 	auxtrace_report(f->aux, stats, losses);
-	if (!json_object_object_get_ex(losses, name, &v) && !json_object_object_get_ex(stats, name, &v))
+	if (!json_object_object_get_ex(losses, name, &v) &&
+	    !json_object_object_get_ex(stats, name, &v))
 		return 0;
 	return json_object_get_uint64(v);
 }
 
-/* A trace of blocks of `each` bytes, a multiple of 8: one begins with the TSC `first`, the next with one more ... */
+/*
+ * A trace of blocks of `each` bytes, a multiple of 8: one begins with the TSC `first`, the next
+ * with one more ...
+ */
 static void make_trace(struct ptmake *m, size_t blocks, size_t each, uint64_t first)
 {
 	ptmake_init(m);
@@ -204,7 +212,10 @@ static void test_pieces(void **state)
 	assert_int_equal(auxtrace_n_buffers(f.aux), 2);
 	assert_int_equal(auxtrace_buffer(f.aux, 0)->bytes, a.n);
 	assert_int_equal(auxtrace_buffer(f.aux, 1)->bytes, b.n - 1032);
-	/* 12384..13416 is missing of the second: its PSB at 12288 is there, the one at 16384 is the next */
+	/*
+	 * 12384..13416 is missing of the second: its PSB at 12288 is there, the one at 16384 is the
+	 * next
+	 */
 	assert_int_equal(auxtrace_n_blocks(f.aux), 20);
 	for (size_t i = 0; i < 10; i++) {
 		is_block(&f, i, 0, i * 4096, 4096, 100 + i);
@@ -247,7 +258,10 @@ static void test_overlap_by_offset(void **state)
 	teardown(&f);
 }
 
-/* perf fills a record up to 8 bytes with zeros, and the next one has the trace from where it really was. */
+/*
+ * perf fills a record up to 8 bytes with zeros, and the next one has the trace from where it really
+ * was.
+ */
 static void test_padding_by_offset(void **state)
 {
 	_cleanup_(ptmake_fini) struct ptmake m;
@@ -298,7 +312,10 @@ static void test_snapshots(void **state)
 	teardown(&f);
 }
 
-/* perf fills a record up with zeros: they are no bytes of the trace, which may go on in the middle of a packet. */
+/*
+ * perf fills a record up with zeros: they are no bytes of the trace, which may go on in the middle
+ * of a packet.
+ */
 static void test_snapshots_filled_up(void **state)
 {
 	_cleanup_(ptmake_fini) struct ptmake m;
@@ -373,7 +390,8 @@ static void test_cut_file(void **state)
 static void test_hostile(void **state)
 {
 	static const uint64_t sizes[] = {
-		1, 15, 16, 65537, 1ull << 32, 1ull << 62, UINT64_MAX / 2, UINT64_MAX - 4096, UINT64_MAX};
+		1,         15, 16, 65537, 1ull << 32, 1ull << 62, UINT64_MAX / 2, UINT64_MAX - 4096,
+		UINT64_MAX};
 	_cleanup_(ptmake_fini) struct ptmake m;
 	static struct file f;
 

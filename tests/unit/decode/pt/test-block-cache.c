@@ -20,11 +20,16 @@ static struct address_space *mapped(uint64_t at, uint64_t bytes, uint64_t pgoff,
 	struct address_space *s = NULL;
 
 	assert_int_equal(address_space_new(&budget, &s), 0);
-	assert_int_equal(address_space_set(&s, &(struct mapping){.start = at, .end = at + bytes, .pgoff = pgoff, .image = img}), 0);
+	assert_int_equal(address_space_set(&s, &(struct mapping){.start = at,
+								 .end = at + bytes,
+								 .pgoff = pgoff,
+								 .image = img}),
+			 0);
 	return s;
 }
 
-static bool is_known(const struct block_cache *c, const struct address_space *s, uint64_t ip, bool is64)
+static bool is_known(const struct block_cache *c, const struct address_space *s, uint64_t ip,
+		     bool is64)
 {
 	struct block_place p;
 	struct codeblock b;
@@ -44,18 +49,25 @@ static void add(struct block_cache *c, const struct address_space *s, const stru
 
 static void test_elsewhere(void **state)
 {
-	_cleanup_(address_space_unrefp) struct address_space *a = mapped(0x10000, 0x2000, 0x1000, &image),
-							     *same = mapped(0x50000, 0x2000, 0x1000, &image),
-							     *shorter = mapped(0x10000, 0x1000, 0x1000, &image),
-							     *later = mapped(0x10000, 0x2000, 0x2000, &image),
-							     *not = mapped(0x10000, 0x2000, 0x1000, &other);
+	_cleanup_(address_space_unrefp) struct address_space
+		*a = mapped(0x10000, 0x2000, 0x1000, &image),
+		*same = mapped(0x50000, 0x2000, 0x1000, &image),
+		*shorter = mapped(0x10000, 0x1000, 0x1000, &image),
+		*later = mapped(0x10000, 0x2000, 0x2000, &image),
+		*not = mapped(0x10000, 0x2000, 0x1000, &other);
 	_cleanup_(block_cache_freep) struct block_cache *c = NULL;
 	struct block_place p;
 
 	(void)state;
 	assert_int_equal(block_cache_new(1 << 20, &c), 0);
 	assert_false(is_known(c, a, 0x10010, true));
-	add(c, a, &(struct codeblock){.start = 0x10010, .to_last = 6, .last_bytes = 2, .insns = 3, .kind = INSN_RET, .tags = CODEBLOCK_LOADS_SP});
+	add(c, a,
+	    &(struct codeblock){.start = 0x10010,
+				.to_last = 6,
+				.last_bytes = 2,
+				.insns = 3,
+				.kind = INSN_RET,
+				.tags = CODEBLOCK_LOADS_SP});
 	assert_true(is_known(c, a, 0x10010, true));
 	assert_true(is_known(c, same, 0x50010, true));
 	assert_false(is_known(c, same, 0x50011, true));
@@ -67,26 +79,42 @@ static void test_elsewhere(void **state)
 	assert_false(block_place_at(NULL, 0x10010, true, &p));
 }
 
-/* A block that goes on in what is mapped next, or jumps there, is another one where something else is mapped. */
+/*
+ * A block that goes on in what is mapped next, or jumps there, is another one where something else
+ * is mapped.
+ */
 static void test_beyond(void **state)
 {
-	_cleanup_(address_space_unrefp) struct address_space *a = mapped(0x10000, 0x1000, 0, &image);
+	_cleanup_(address_space_unrefp) struct address_space *a =
+		mapped(0x10000, 0x1000, 0, &image);
 	_cleanup_(block_cache_freep) struct block_cache *c = NULL;
 
 	(void)state;
 	assert_int_equal(block_cache_new(1 << 20, &c), 0);
-	add(c, a, &(struct codeblock){.start = 0x10ff0, .to_last = 15, .last_bytes = 2, .kind = INSN_RET});
+	add(c, a,
+	    &(struct codeblock){
+		    .start = 0x10ff0, .to_last = 15, .last_bytes = 2, .kind = INSN_RET});
 	assert_false(is_known(c, a, 0x10ff0, true));
-	add(c, a, &(struct codeblock){.start = 0x10ff0, .to_last = 14, .last_bytes = 2, .kind = INSN_RET});
+	add(c, a,
+	    &(struct codeblock){
+		    .start = 0x10ff0, .to_last = 14, .last_bytes = 2, .kind = INSN_RET});
 	assert_true(is_known(c, a, 0x10ff0, true));
-	add(c, a, &(struct codeblock){.start = 0x10f00, .last_bytes = 5, .offset = 0xfb, .kind = INSN_JUMP});
+	add(c, a,
+	    &(struct codeblock){
+		    .start = 0x10f00, .last_bytes = 5, .offset = 0xfb, .kind = INSN_JUMP});
 	assert_false(is_known(c, a, 0x10f00, true));
-	add(c, a, &(struct codeblock){.start = 0x10f00, .last_bytes = 5, .offset = 0xfa, .kind = INSN_JUMP});
+	add(c, a,
+	    &(struct codeblock){
+		    .start = 0x10f00, .last_bytes = 5, .offset = 0xfa, .kind = INSN_JUMP});
 	assert_true(is_known(c, a, 0x10f00, true));
-	add(c, a, &(struct codeblock){.start = 0x10010, .last_bytes = 2, .offset = -0x13, .kind = INSN_COND});
+	add(c, a,
+	    &(struct codeblock){
+		    .start = 0x10010, .last_bytes = 2, .offset = -0x13, .kind = INSN_COND});
 	assert_false(is_known(c, a, 0x10010, true));
 	/* a call is handed out wherever it goes */
-	add(c, a, &(struct codeblock){.start = 0x10020, .last_bytes = 5, .offset = 0x100000, .kind = INSN_CALL});
+	add(c, a,
+	    &(struct codeblock){
+		    .start = 0x10020, .last_bytes = 5, .offset = 0x100000, .kind = INSN_CALL});
 	assert_true(is_known(c, a, 0x10020, true));
 }
 
@@ -103,8 +131,12 @@ static void test_full(void **state)
 		struct block_place p;
 		struct codeblock b;
 
-		add(c, a, &(struct codeblock){.start = ip, .insns = (uint16_t)(ip % 512), .kind = INSN_RET});
-		assert_true(block_place_at(a, ip, true, &p) && block_cache_find(c, &p, ip, &b) && b.insns == ip % 512);
+		add(c, a,
+		    &(struct codeblock){.start = ip,
+					.insns = (uint16_t)(ip % 512),
+					.kind = INSN_RET});
+		assert_true(block_place_at(a, ip, true, &p) && block_cache_find(c, &p, ip, &b) &&
+			    b.insns == ip % 512);
 	}
 	for (uint64_t ip = 0; ip < 20000; ip++)
 		known += is_known(c, a, ip, true);

@@ -48,8 +48,12 @@ static const struct codeblock *at(struct codeblocks *cb, uint64_t ip)
 
 static void test_blocks(void **state)
 {
-	/* 1000 nop; 1001 jne 1000; 1003 call 100a; 1008 jmp 1003; 100a ptwrite; 100e nop; 100f (bad) */
-	static const uint8_t bytes[] = {0x90, 0x75, 0xfd, 0xe8, 2, 0, 0, 0, 0xeb, 0xf9, 0xf3, 0x0f, 0xae, 0xe0, 0x90, 0x06};
+	/*
+	 * 1000 nop; 1001 jne 1000; 1003 call 100a; 1008 jmp 1003; 100a ptwrite; 100e nop; 100f
+	 * (bad)
+	 */
+	static const uint8_t bytes[] = {0x90, 0x75, 0xfd, 0xe8, 2,    0,    0,    0,
+					0xeb, 0xf9, 0xf3, 0x0f, 0xae, 0xe0, 0x90, 0x06};
 	_cleanup_(codeblocks_freep) struct codeblocks *cb = NULL;
 	static struct code c;
 	const struct codeblock *b;
@@ -61,7 +65,8 @@ static void test_blocks(void **state)
 	assert_int_equal(codeblocks_new(read_code, on_made, &c, 1u << 20, &cb), 0);
 	n = codeblocks_get(cb, 0x1000);
 	b = &cb->blocks[n];
-	assert_true(n != CODEBLOCK_NONE && b->kind == INSN_COND && b->insns == 2 && b->to_last == 1 && b->last_bytes == 2);
+	assert_true(n != CODEBLOCK_NONE && b->kind == INSN_COND && b->insns == 2 &&
+		    b->to_last == 1 && b->last_bytes == 2);
 	assert_int_equal(b->offset, -3);
 	assert_int_equal(b->tags, 1);
 	assert_int_equal(codeblocks_get(cb, 0x1000), n);
@@ -126,7 +131,10 @@ static void test_long_line(void **state)
 	assert_int_equal(insns, 60001);
 }
 
-/* All are forgotten when they are too many, what is asked for is there, and the memory stays what was allowed. */
+/*
+ * All are forgotten when they are too many, what is asked for is there, and the memory stays what
+ * was allowed.
+ */
 static void test_full(void **state)
 {
 	_cleanup_(codeblocks_freep) struct codeblocks *cb = NULL;
@@ -141,7 +149,8 @@ static void test_full(void **state)
 		const struct codeblock *b = at(cb, BASE + i);
 
 		assert_int_equal(b->start, BASE + i);
-		assert_true(b->kind == INSN_RET && b->taken == CODEBLOCK_NONE && b->fall == CODEBLOCK_NONE);
+		assert_true(b->kind == INSN_RET && b->taken == CODEBLOCK_NONE &&
+			    b->fall == CODEBLOCK_NONE);
 		assert_true(cb->n <= 4096);
 	}
 	assert_true(cb->epoch >= 60000 / 4096);

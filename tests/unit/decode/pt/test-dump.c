@@ -44,8 +44,12 @@ static void begin(struct fixture *f, enum dump_kind kind, uint64_t max_bytes)
 	f->main = frame(f, "main", "/usr/bin/prog");
 	f->puts = frame(f, "puts", "/lib/libc.so.6");
 	f->unknown = frame(f, "[libx.so]", "/lib/libx.so");
-	assert_int_equal(dump_new(&(struct dump_options){.kind = kind, .fd = f->fd, .scratch_fd = f->scratch_fd, .max_bytes = max_bytes, .st = f->st},
-				    &f->view),
+	assert_int_equal(dump_new(&(struct dump_options){.kind = kind,
+							 .fd = f->fd,
+							 .scratch_fd = f->scratch_fd,
+							 .max_bytes = max_bytes,
+							 .st = f->st},
+				  &f->view),
 			 0);
 	assert_int_equal(dump_kind(f->view), kind);
 }
@@ -97,22 +101,25 @@ static void test_calls(void **state)
 	assert_int_equal(dump_return(a, NS(1101), CALL(f.main, 1000), 1), 0);
 	assert_int_equal(dump_stats(f.view)->lines, 7);
 	text = end(&f);
-	assert_string_equal(text,
-			    "# tracerd calls 1\n"
-			    "#         time         ns     insns\n"
-			    "thread 7/7 \"prog\"\n"
-			    "            1000                       main (prog) [begin not recorded] {\n"
-			    "            1010         40        12    puts (libc.so.6)\n"
-			    "            1060                         puts (libc.so.6) {\n"
-			    "            1070                           -- system call\n"
-			    "            1090         30        30    } puts (libc.so.6)\n"
-			    "            1100        100        99  } main (prog)\n"
-			    "\nthread 7/8 \"worker\"\n"
-			    "            1012         83         3  [libx.so] [tail call]\n");
+	assert_string_equal(
+		text, "# tracerd calls 1\n"
+		      "#         time         ns     insns\n"
+		      "thread 7/7 \"prog\"\n"
+		      "            1000                       main (prog) [begin not recorded] {\n"
+		      "            1010         40        12    puts (libc.so.6)\n"
+		      "            1060                         puts (libc.so.6) {\n"
+		      "            1070                           -- system call\n"
+		      "            1090         30        30    } puts (libc.so.6)\n"
+		      "            1100        100        99  } main (prog)\n"
+		      "\nthread 7/8 \"worker\"\n"
+		      "            1012         83         3  [libx.so] [tail call]\n");
 	free(text);
 }
 
-/* Where the source code is known: each call says where its function is declared and where it is called. */
+/*
+ * Where the source code is known: each call says where its function is declared and where it is
+ * called.
+ */
 static void test_source(void **state)
 {
 	struct fixture f;
@@ -135,22 +142,27 @@ static void test_source(void **state)
 	assert_int_equal(dump_return(t, NS(1004), CALL(square, 1001), 2), 0);
 	assert_int_equal(dump_return(t, NS(1005), CALL(f.main, 1000), 3), 0);
 	text = end(&f);
-	assert_string_equal(text,
-			    "# tracerd calls 1\n"
-			    "#         time         ns     insns\n"
-			    "thread 7/7 \"prog\"\n"
-			    "            1000                       main (prog) from start.c:9 {\n"
-			    "            1001                         square (prog) square.c:4294967295 [inlined] from main.c:40 {\n"
-			    "            1002          1         1      square (prog) square.c:4294967295\n"
-			    "            1004          3         2    } square (prog)\n"
-			    "            1005          5         3  } main (prog)\n");
+	assert_string_equal(
+		text,
+		"# tracerd calls 1\n"
+		"#         time         ns     insns\n"
+		"thread 7/7 \"prog\"\n"
+		"            1000                       main (prog) from start.c:9 {\n"
+		"            1001                         square (prog) square.c:4294967295 [inlined] from main.c:40 {\n"
+		"            1002          1         1      square (prog) square.c:4294967295\n"
+		"            1004          3         2    } square (prog)\n"
+		"            1005          5         3  } main (prog)\n");
 	free(text);
 
 	begin(&f, DUMP_INSNS, 0);
-	place = (struct dump_place){.ip = 0x401005, .frame = f.main, .into = 5, .line = "main.c:40"};
+	place = (struct dump_place){.ip = 0x401005,
+				    .frame = f.main,
+				    .into = 5,
+				    .line = "main.c:40"};
 	assert_int_equal(dump_insn(f.view, NS(3), 7, &place), 0);
 	text = end(&f);
-	assert_string_equal(text, "# tracerd instructions 1\n3 7 401005 main+0x5 (prog) main.c:40\n");
+	assert_string_equal(text,
+			    "# tracerd instructions 1\n3 7 401005 main+0x5 (prog) main.c:40\n");
 	free(text);
 }
 
@@ -189,12 +201,21 @@ static void test_branches(void **state)
 	begin(&f, DUMP_BRANCHES, 0);
 	from = (struct dump_place){.ip = 0x401005, .frame = f.main, .into = 5};
 	to = (struct dump_place){.ip = 0x7f0000000400, .frame = f.puts};
-	assert_int_equal(dump_branch(f.view, NS(5), 9, &(struct ptflow_event){.kind = PTFLOW_ENABLE}, &nowhere, &from), 0);
-	assert_int_equal(dump_branch(f.view, NS(6), 9, &(struct ptflow_event){.kind = PTFLOW_CALL}, &from, &to), 0);
-	assert_int_equal(dump_branch(f.view, NS(7), 9, &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true}, &to, &nowhere),
+	assert_int_equal(dump_branch(f.view, NS(5), 9,
+				     &(struct ptflow_event){.kind = PTFLOW_ENABLE}, &nowhere,
+				     &from),
 			 0);
-	assert_int_equal(dump_branch(f.view, NS(8), 9, &(struct ptflow_event){.kind = PTFLOW_DESYNC, .error = PTFLOW_E_NO_CODE}, &jit,
-				       &nowhere),
+	assert_int_equal(dump_branch(f.view, NS(6), 9, &(struct ptflow_event){.kind = PTFLOW_CALL},
+				     &from, &to),
+			 0);
+	assert_int_equal(dump_branch(f.view, NS(7), 9,
+				     &(struct ptflow_event){.kind = PTFLOW_FAR, .is_syscall = true},
+				     &to, &nowhere),
+			 0);
+	assert_int_equal(dump_branch(f.view, NS(8), 9,
+				     &(struct ptflow_event){.kind = PTFLOW_DESYNC,
+							    .error = PTFLOW_E_NO_CODE},
+				     &jit, &nowhere),
 			 0);
 	text = end(&f);
 	assert_string_equal(text,
@@ -212,8 +233,13 @@ static void test_insns(void **state)
 	char *text;
 
 	begin(&f, DUMP_INSNS, 0);
-	assert_int_equal(dump_insn(f.view, NS(0), 9, &(struct dump_place){.ip = 0x401000, .frame = f.main}), 0);
-	assert_int_equal(dump_insn(f.view, NS(0), 9, &(struct dump_place){.ip = 0x501000, .frame = f.unknown, .into = 0x1000}), 0);
+	assert_int_equal(dump_insn(f.view, NS(0), 9,
+				   &(struct dump_place){.ip = 0x401000, .frame = f.main}),
+			 0);
+	assert_int_equal(
+		dump_insn(f.view, NS(0), 9,
+			  &(struct dump_place){.ip = 0x501000, .frame = f.unknown, .into = 0x1000}),
+		0);
 	text = end(&f);
 	assert_string_equal(text,
 			    "# tracerd instructions 1\n"
@@ -230,7 +256,9 @@ static void test_limit(void **state)
 
 	begin(&f, DUMP_INSNS, 60);
 	for (unsigned int i = 0; i < 10000; i++)
-		assert_int_equal(dump_insn(f.view, NS(0), 9, &(struct dump_place){.ip = 0x401000, .frame = f.main}), 0);
+		assert_int_equal(dump_insn(f.view, NS(0), 9,
+					   &(struct dump_place){.ip = 0x401000, .frame = f.main}),
+				 0);
 	assert_int_equal(dump_finish(f.view), 0);
 	assert_true(dump_stats(f.view)->cut);
 	text = end(&f);
@@ -238,7 +266,10 @@ static void test_limit(void **state)
 	free(text);
 }
 
-/* Who shows itself late is around what it has called, also if that was long ago; what comes after it is a piece of its own. */
+/*
+ * Who shows itself late is around what it has called, also if that was long ago; what comes after
+ * it is a piece of its own.
+ */
 static void test_outside(void **state)
 {
 	struct fixture f;
@@ -268,22 +299,23 @@ static void test_outside(void **state)
 	assert_int_equal(dump_return(t, NS(21), CALL(f.main, 20), 1), 0);
 	assert_int_equal(dump_stats(f.view)->lines, 12);
 	text = end(&f);
-	assert_string_equal(text,
-			    "# tracerd calls 1\n"
-			    "#         time         ns     insns\n"
-			    "thread 7/7 \"prog\"\n"
-			    "              10                       main (prog) {\n"
-			    "              10                         puts (libc.so.6) {\n"
-			    "              10                           [libx.so] [begin not recorded] {\n"
-			    "              10                             puts (libc.so.6) [begin not recorded] {\n"
-			    "              11          1         1          puts (libc.so.6)\n"
-			    "              13          3         2        } puts (libc.so.6)\n"
-			    "              14          1         1        puts (libc.so.6)\n"
-			    "              16          6         5      } [libx.so]\n"
-			    "              17          7         6    } puts (libc.so.6)\n"
-			    "              18          8         7  } main (prog)\n"
-			    "              19                       -- off CPU\n"
-			    "              20          1         1  main (prog) [its stack goes on]\n");
+	assert_string_equal(
+		text,
+		"# tracerd calls 1\n"
+		"#         time         ns     insns\n"
+		"thread 7/7 \"prog\"\n"
+		"              10                       main (prog) {\n"
+		"              10                         puts (libc.so.6) {\n"
+		"              10                           [libx.so] [begin not recorded] {\n"
+		"              10                             puts (libc.so.6) [begin not recorded] {\n"
+		"              11          1         1          puts (libc.so.6)\n"
+		"              13          3         2        } puts (libc.so.6)\n"
+		"              14          1         1        puts (libc.so.6)\n"
+		"              16          6         5      } [libx.so]\n"
+		"              17          7         6    } puts (libc.so.6)\n"
+		"              18          8         7  } main (prog)\n"
+		"              19                       -- off CPU\n"
+		"              20          1         1  main (prog) [its stack goes on]\n");
 	free(text);
 
 	/* behind more than is kept in memory */
@@ -311,7 +343,10 @@ static void test_outside(void **state)
 	free(text);
 }
 
-/* What was found turns out to be what goes on: what was said of it until then is said better, and only that. */
+/*
+ * What was found turns out to be what goes on: what was said of it until then is said better, and
+ * only that.
+ */
 static void test_identified(void **state)
 {
 	static const char found[] = "begin not recorded", resumed[] = "its stack goes on";
@@ -337,18 +372,19 @@ static void test_identified(void **state)
 	assert_int_equal(dump_return(t, NS(21), CALL(f.puts, 20), 1), 0);
 	assert_int_equal(dump_return(t, NS(22), CALL(f.main, 20), 1), 0);
 	text = end(&f);
-	assert_string_equal(strstr(text, "thread"),
-			    "thread 7/7 \"prog\"\n"
-			    "              10                       main (prog) [begin not recorded] {\n"
-			    "              10                         [libx.so] [its stack goes on] {\n"
-			    "              10                           puts (libc.so.6) [its stack goes on] {\n"
-			    "              10          3         2        puts (libc.so.6) [its stack goes on]\n"
-			    "              14          4         3      } puts (libc.so.6)\n"
-			    "              14          4         3    } puts (libc.so.6)\n"
-			    "              14          4         3  } puts (libc.so.6)\n"
-			    "              20                       main (prog) [begin not recorded] {\n"
-			    "              20          1         1    puts (libc.so.6)\n"
-			    "              22          2         1  } main (prog)\n");
+	assert_string_equal(
+		strstr(text, "thread"),
+		"thread 7/7 \"prog\"\n"
+		"              10                       main (prog) [begin not recorded] {\n"
+		"              10                         [libx.so] [its stack goes on] {\n"
+		"              10                           puts (libc.so.6) [its stack goes on] {\n"
+		"              10          3         2        puts (libc.so.6) [its stack goes on]\n"
+		"              14          4         3      } puts (libc.so.6)\n"
+		"              14          4         3    } puts (libc.so.6)\n"
+		"              14          4         3  } puts (libc.so.6)\n"
+		"              20                       main (prog) [begin not recorded] {\n"
+		"              20          1         1    puts (libc.so.6)\n"
+		"              22          2         1  } main (prog)\n");
 	free(text);
 }
 
@@ -384,8 +420,12 @@ static void test_no_scratch(void **state)
 	(void)close(f.scratch_fd);
 	f.scratch_fd = open("/dev/full", O_RDWR | O_CLOEXEC);
 	dump_free(f.view);
-	assert_int_equal(dump_new(&(struct dump_options){.kind = DUMP_CALLS, .fd = f.fd, .scratch_fd = f.scratch_fd, .st = f.st},
-				  &f.view), 0);
+	assert_int_equal(dump_new(&(struct dump_options){.kind = DUMP_CALLS,
+							 .fd = f.fd,
+							 .scratch_fd = f.scratch_fd,
+							 .st = f.st},
+				  &f.view),
+			 0);
 	t = thread(&f, 7, 7, "prog");
 	for (unsigned int i = 0; i < 4000 && r == 0; i++) {
 		r = dump_call(t, NS(10), f.puts, NULL, NULL);
@@ -401,7 +441,10 @@ static void test_no_scratch(void **state)
 	(void)close(f.scratch_fd);
 }
 
-/* Many threads with much to say: what a thread says stays together and in order, and all of it is there. */
+/*
+ * Many threads with much to say: what a thread says stays together and in order, and all of it is
+ * there.
+ */
 static void test_many_threads(void **state)
 {
 	enum { THREADS = 40, CALLS = 20000 };
@@ -442,9 +485,12 @@ static void test_many_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_calls), cmocka_unit_test(test_source),	 cmocka_unit_test(test_deep),  cmocka_unit_test(test_branches),
-		cmocka_unit_test(test_insns),	 cmocka_unit_test(test_limit), cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_outside), cmocka_unit_test(test_identified), cmocka_unit_test(test_calls_limit), cmocka_unit_test(test_no_scratch),
+		cmocka_unit_test(test_calls),        cmocka_unit_test(test_source),
+		cmocka_unit_test(test_deep),         cmocka_unit_test(test_branches),
+		cmocka_unit_test(test_insns),        cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_many_threads), cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_identified),   cmocka_unit_test(test_calls_limit),
+		cmocka_unit_test(test_no_scratch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

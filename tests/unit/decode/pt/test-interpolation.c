@@ -15,12 +15,14 @@
 #define MAX 1024u
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
-static void expect_times(const struct ptflow_event *events, const uint64_t *times, const char *marks, size_t n)
+static void expect_times(const struct ptflow_event *events, const uint64_t *times,
+			 const char *marks, size_t n)
 {
 	assert_int_equal(strlen(marks), n);
 	for (size_t i = 0; i < n; i++) {
 		if (events[i].time != times[i] || events[i].interpolated != (marks[i] == '~'))
-			fail_msg("event %zu: time %llu%s, not %llu%s", i, (unsigned long long)events[i].time,
+			fail_msg("event %zu: time %llu%s, not %llu%s", i,
+				 (unsigned long long)events[i].time,
 				 events[i].interpolated ? " ~" : "", (unsigned long long)times[i],
 				 marks[i] == '~' ? " ~" : "");
 	}
@@ -29,11 +31,13 @@ static void expect_times(const struct ptflow_event *events, const uint64_t *time
 static void test_by_instructions(void **state)
 {
 	struct interpolation s = {.max = MAX};
-	struct ptflow_event e[] = {EVENT(ENABLE, 100, 0), EVENT(CALL, 100, 10),	 EVENT(CALL, 100, 25),
-				   EVENT(RET, 100, 50),	  EVENT(JUMP, 300, 100), EVENT(RET, 300, 110)};
+	struct ptflow_event e[] = {EVENT(ENABLE, 100, 0), EVENT(CALL, 100, 10),
+				   EVENT(CALL, 100, 25),  EVENT(RET, 100, 50),
+				   EVENT(JUMP, 300, 100), EVENT(RET, 300, 110)};
 	static const uint64_t times[] = {100, 120, 150, 200, 300, 300};
 
-	assert_int_equal(interpolation_events(&s, e, N(e)), 5); /* the last one waits for the next stamp */
+	/* the last one waits for the next stamp */
+	assert_int_equal(interpolation_events(&s, e, N(e)), 5);
 	expect_times(e, times, ".~~~..", N(e));
 	/* which the end of the flow is */
 	interpolation_end(&s, e + 5, 1, 350, 150);
@@ -48,11 +52,12 @@ static void test_gaps(void **state)
 	struct interpolation s = {.max = MAX};
 	struct ptflow_event e[] = {
 		EVENT(CALL, 90, 1), /* of what is not known to be on */
-		EVENT(ENABLE, 100, 2), EVENT(CALL, 100, 10), EVENT(DISABLE, 100, 12),
-		EVENT(ENABLE, 500, 12), EVENT(CALL, 500, 20), EVENT(DISABLE, 600, 92),
-		EVENT(ENABLE, 700, 92), EVENT(CALL, 700, 95), EVENT(OVERFLOW, 800, 96),
-		EVENT(RESYNC, 900, 96), EVENT(RET, 900, 99), EVENT(DESYNC, 950, 99),
-		EVENT(CALL, 960, 99), EVENT(RESYNC, 1000, 99), EVENT(CALL, 1000, 109), EVENT(CALL, 1010, 119),
+		EVENT(ENABLE, 100, 2),  EVENT(CALL, 100, 10),    EVENT(DISABLE, 100, 12),
+		EVENT(ENABLE, 500, 12), EVENT(CALL, 500, 20),    EVENT(DISABLE, 600, 92),
+		EVENT(ENABLE, 700, 92), EVENT(CALL, 700, 95),    EVENT(OVERFLOW, 800, 96),
+		EVENT(RESYNC, 900, 96), EVENT(RET, 900, 99),     EVENT(DESYNC, 950, 99),
+		EVENT(CALL, 960, 99),   EVENT(RESYNC, 1000, 99), EVENT(CALL, 1000, 109),
+		EVENT(CALL, 1010, 119),
 	};
 	static const uint64_t times[] = {90,  100, 100, 100, 500, 510, 600, 700, 700,
 					 800, 900, 900, 950, 960, 1000, 1005, 1010};
@@ -102,10 +107,14 @@ static void make(struct ptflow_event *e, uint64_t seed)
 	}
 }
 
-/* The result does not depend on the pieces in which the events come; times are in order, and within their stamps. */
+/*
+ * The result does not depend on the pieces in which the events come; times are in order, and within
+ * their stamps.
+ */
 static void test_pieces(void **state)
 {
-	struct ptflow_event *whole = calloc(MANY, sizeof(*whole)), *parts = calloc(MANY, sizeof(*parts)),
+	struct ptflow_event *whole = calloc(MANY, sizeof(*whole)),
+			    *parts = calloc(MANY, sizeof(*parts)),
 			    *first = calloc(MANY, sizeof(*first));
 	size_t marked = 0;
 
@@ -120,7 +129,8 @@ static void test_pieces(void **state)
 		memcpy(first, whole, MANY * sizeof(*whole));
 		n = interpolation_events(&s, whole, MANY);
 		assert_true(MANY - n <= MAX);
-		interpolation_end(&s, whole + n, MANY - n, whole[MANY - 1].time + 10, whole[MANY - 1].insns + 10);
+		interpolation_end(&s, whole + n, MANY - n, whole[MANY - 1].time + 10,
+				  whole[MANY - 1].insns + 10);
 		s = (struct interpolation){.max = MAX};
 		while (end < MANY) {
 			r = r * 6364136223846793005u + 1442695040888963407u;
@@ -130,7 +140,8 @@ static void test_pieces(void **state)
 			at += interpolation_events(&s, parts + at, end - at);
 			assert_true(end - at <= MAX);
 		}
-		interpolation_end(&s, parts + at, end - at, first[MANY - 1].time + 10, first[MANY - 1].insns + 10);
+		interpolation_end(&s, parts + at, end - at, first[MANY - 1].time + 10,
+				  first[MANY - 1].insns + 10);
 		for (size_t i = 0; i < MANY; i++) {
 			assert_int_equal(parts[i].time, whole[i].time);
 			assert_int_equal(parts[i].interpolated, whole[i].interpolated);
@@ -156,7 +167,8 @@ static void expect_rounded(uint64_t from, struct ptflow_event *e, const uint64_t
 static void test_rounded(void **state)
 {
 	/* a mean distance of 1000: steps of 512 */
-	struct ptflow_event e[] = {EVENT(CALL, 100100, 1), EVENT(CALL, 100700, 2), EVENT(RET, 100701, 3), EVENT(RET, 101000, 4),
+	struct ptflow_event e[] = {EVENT(CALL, 100100, 1), EVENT(CALL, 100700, 2),
+				   EVENT(RET, 100701, 3),  EVENT(RET, 101000, 4),
 				   EVENT(RET, 101000, 5),  EVENT(RET, 106000, 6)};
 	static const uint64_t times[] = {100001, 100512, 100513, 100514, 100514, 105632};
 	/* a step goes into less than 64 of what they are apart: as they are */
@@ -170,7 +182,10 @@ static void test_rounded(void **state)
 	expect_rounded(101000, e + 3, times + 3, 1);
 }
 
-/* Whatever the times: in order, none later, what was apart stays apart, none by more than the mean distance. */
+/*
+ * Whatever the times: in order, none later, what was apart stays apart, none by more than the mean
+ * distance.
+ */
 static void test_rounded_any(void **state)
 {
 	srand(11);
@@ -187,7 +202,8 @@ static void test_rounded_any(void **state)
 		interpolation_round(from, e, n);
 		mean = (at - from) / n;
 		for (size_t i = 0; i < n; i++) {
-			const uint64_t before = i ? e[i - 1].time : from, was = i ? exact[i - 1] : from;
+			const uint64_t before = i ? e[i - 1].time : from,
+				       was = i ? exact[i - 1] : from;
 
 			assert_true(e[i].time <= exact[i] && e[i].time >= before);
 			assert_true((e[i].time == before) == (exact[i] == was));

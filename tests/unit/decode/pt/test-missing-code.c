@@ -28,7 +28,8 @@ static void expect(const struct missing_code *m, const char *want)
 static void test_bytes(void **state)
 {
 	_cleanup_(missing_code_freep) struct missing_code *m = NULL;
-	const struct image libc = {.text = (char[]){"/lib/libc.so"}}, jit = {.text = (char[]){"//anon"}};
+	const struct image libc = {.text = (char[]){"/lib/libc.so"}},
+			   jit = {.text = (char[]){"//anon"}};
 	struct pipeline_event ev;
 
 	assert_int_equal(missing_code_new(2, &m), 0);
@@ -50,9 +51,10 @@ static void test_bytes(void **state)
 	assert_int_equal(missing_code_lost(m, &ev, &libc), 0);
 	ev = event(0, 1030);
 	missing_code_event(m, &ev);
-	expect(m, "{\"code_missing\":[{\"name\":\"\\/lib\\/libc.so\",\"times\":2,\"trace_bytes\":50},"
-		  "{\"name\":\"[not mapped]\",\"times\":1,\"trace_bytes\":10},"
-		  "{\"name\":\"\\/\\/anon\",\"times\":1,\"trace_bytes\":0}]}");
+	expect(m,
+	       "{\"code_missing\":[{\"name\":\"\\/lib\\/libc.so\",\"times\":2,\"trace_bytes\":50},"
+	       "{\"name\":\"[not mapped]\",\"times\":1,\"trace_bytes\":10},"
+	       "{\"name\":\"\\/\\/anon\",\"times\":1,\"trace_bytes\":0}]}");
 }
 
 /* The first twenty are told by name, the others as a sum; nothing is ever out of bounds. */
@@ -76,11 +78,17 @@ static void test_many(void **state)
 	assert_int_equal(missing_code_lost(m, &ev, &images[0]), 0);
 	missing_code_event(m, &ev);
 	missing_code_report(m, losses);
-	assert_int_equal(json_object_array_length(json_object_object_get(losses, "code_missing")), 20);
-	assert_int_equal(json_object_get_int64(json_object_object_get(losses, "code_missing_elsewhere")), 4981);
+	assert_int_equal(json_object_array_length(json_object_object_get(losses, "code_missing")),
+			 20);
+	assert_int_equal(json_object_get_int64(
+				 json_object_object_get(losses, "code_missing_elsewhere")),
+			 4981);
 	for (size_t i = 0; i < 20; i++)
-		assert_int_equal(json_object_get_int64(json_object_object_get(json_object_array_get_idx(
-					 json_object_object_get(losses, "code_missing"), i), "trace_bytes")), 99);
+		assert_int_equal(json_object_get_int64(json_object_object_get(
+					 json_object_array_get_idx(
+						 json_object_object_get(losses, "code_missing"), i),
+					 "trace_bytes")),
+				 99);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Packets of Intel PT one by one, as the manual lays them out: whole, cut at every byte, and bytes that are none.
- * libipt's own dumps are compared by tests/system/pt-conformance.py.
+ * Packets of Intel PT one by one, as the manual lays them out: whole, cut at every byte, and bytes
+ * that are none. libipt's own dumps are compared by tests/system/pt-conformance.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,10 +96,11 @@ static void test_each(void **state)
 
 		if (read_exactly(v->bytes, v->n, &pk) != 0)
 			fail_msg("vector %zu is no packet", i);
-		if (pk.type != v->want.type || pk.length != v->n || pk.value != v->want.value || pk.extra != v->want.extra ||
-		    pk.count != v->want.count || pk.ip != v->want.ip || pk.ip_follows != v->want.ip_follows)
-			fail_msg("vector %zu: type %s, length %u, value %lx, %lx", i, ptpacket_name(pk.type), pk.length, pk.value,
-				 pk.extra);
+		if (pk.type != v->want.type || pk.length != v->n || pk.value != v->want.value ||
+		    pk.extra != v->want.extra || pk.count != v->want.count || pk.ip != v->want.ip ||
+		    pk.ip_follows != v->want.ip_follows)
+			fail_msg("vector %zu: type %s, length %u, value %lx, %lx", i,
+				 ptpacket_name(pk.type), pk.length, pk.value, pk.extra);
 		for (size_t n = 0; n < v->n; n++)
 			if (read_exactly(v->bytes, n, &pk) != PTPACKET_E_CUT)
 				fail_msg("vector %zu cut at %zu", i, n);
@@ -109,9 +110,23 @@ static void test_each(void **state)
 static void test_bad(void **state)
 {
 	static const uint8_t bad[][16] = {
-		{0x02, 0x00}, {0x02, 0xff}, {0x05}, {0x09}, {0x15}, {0x25}, {0xad, 1}, {0xed, 1}, {0xf1}, {0x99, 0x40}, {0x99, 0xff},
-		{0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x83},
-		{0x02, 0xa3, 0, 0, 0, 0, 0, 0}, {0x02, 0xc3, 0x89}, {0xd9, 0x01}, {0xd9, 0x5f, 0, 0, 0},
+		{0x02, 0x00},
+		{0x02, 0xff},
+		{0x05},
+		{0x09},
+		{0x15},
+		{0x25},
+		{0xad, 1},
+		{0xed, 1},
+		{0xf1},
+		{0x99, 0x40},
+		{0x99, 0xff},
+		{0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
+		 0x02, 0x83},
+		{0x02, 0xa3, 0, 0, 0, 0, 0, 0},
+		{0x02, 0xc3, 0x89},
+		{0xd9, 0x01},
+		{0xd9, 0x5f, 0, 0, 0},
 		/* cycles of more than 64 bits */
 		{0x07, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
 	};

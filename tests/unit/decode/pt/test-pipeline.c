@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A recording of random programs, from its records to merged branches: the model's branches, by whom they were and
- * in order of time; the same on any number of threads; bounded memory; and damage that stays where it is.
+ * A recording of random programs, from its records to merged branches: the model's branches, by
+ * whom they were and in order of time; the same on any number of threads; bounded memory; and
+ * damage that stays where it is.
  */
 #include <elf.h>
 #include <malloc.h>
@@ -53,14 +54,15 @@ struct recording {
 /* A program of one segment. */
 static int code_file(const struct ptprogram *p)
 {
-	const Elf64_Ehdr eh = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-		.e_type = ET_EXEC,
-		.e_machine = EM_X86_64,
-		.e_version = EV_CURRENT,
-		.e_phoff = sizeof(eh),
-		.e_ehsize = sizeof(eh),
-		.e_phentsize = sizeof(Elf64_Phdr),
-		.e_phnum = 1};
+	const Elf64_Ehdr eh = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+					   ELFDATA2LSB, EV_CURRENT},
+			       .e_type = ET_EXEC,
+			       .e_machine = EM_X86_64,
+			       .e_version = EV_CURRENT,
+			       .e_phoff = sizeof(eh),
+			       .e_ehsize = sizeof(eh),
+			       .e_phentsize = sizeof(Elf64_Phdr),
+			       .e_phnum = 1};
 	const Elf64_Phdr ph = {.p_type = PT_LOAD,
 		.p_flags = PF_R | PF_X,
 		.p_offset = CODE_OFFSET,
@@ -93,7 +95,8 @@ static void start(struct recording *rec, const struct ptprogram *code, int per_c
 	make_init(&rec->make);
 	make_pt_info(&rec->make, 0, per_cpu);
 	make_comm(&rec->make, 1, PID, PID, "program", 1);
-	make_mmap(&rec->make, 2, PID, PTPROGRAM_BASE & ~0xfffull, PTPROGRAM_CODE, CODE_OFFSET, 7, "/bin/program");
+	make_mmap(&rec->make, 2, PID, PTPROGRAM_BASE & ~0xfffull, PTPROGRAM_CODE, CODE_OFFSET, 7,
+		  "/bin/program");
 	rec->code = code;
 	rec->most = 0;
 }
@@ -143,11 +146,13 @@ static int record(void *arg, const struct perfevent *ev)
 }
 
 /* `keep` false: they are only counted. `stop_after` events it is left as it is, 0: never. */
-static void decode(struct recording *rec, unsigned int threads, bool keep, size_t stop_after, struct list *l)
+static void decode(struct recording *rec, unsigned int threads, bool keep, size_t stop_after,
+		   struct list *l)
 {
 	struct budget budget = {.max = 64u << 20};
 	const struct file_requester files = {ask, rec};
-	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+	_cleanup_json_ struct json_object *stats = json_object_new_object(),
+					  *losses = json_object_new_object();
 	struct pipeline_options o = {.budget = &budget};
 	struct perfdata *pd;
 	struct images *images;
@@ -182,7 +187,8 @@ static void decode(struct recording *rec, unsigned int threads, bool keep, size_
 			break;
 		assert_int_equal(run.n, 0);
 		/* those of one moment, or as many as there are */
-		assert_int_equal(pipeline_run(work, rec->by_moment ? peeked + 1 : UINT64_MAX, &run), 1);
+		assert_int_equal(pipeline_run(work, rec->by_moment ? peeked + 1 : UINT64_MAX, &run),
+				 1);
 		assert_true(run.n > 0);
 		for (size_t i = 0; i < run.n; i++) {
 			pipeline_run_event(&run, i, &e);
@@ -224,8 +230,12 @@ static void same(const struct list *a, const struct list *b)
 	assert_memory_equal(a->v, b->v, a->n * sizeof(*a->v));
 }
 
-/* The model's branches, but for those that stay in a function, which here are all that are no calls and returns. */
-static void is_program(const struct list *l, uint32_t buffer, uint32_t tid, const struct ptprogram *p)
+/*
+ * The model's branches, but for those that stay in a function, which here are all that are no calls
+ * and returns.
+ */
+static void is_program(const struct list *l, uint32_t buffer, uint32_t tid,
+		       const struct ptprogram *p)
 {
 	uint64_t last_ns = 0, insns = 0;
 	bool first = true;
@@ -265,7 +275,10 @@ static struct recording rec;
 
 static void test_threads_of_a_process(void **state)
 {
-	const struct ptprogram_options o = {.insns = 30000, .psb_each = 700, .signal_each = 900, .defer = true};
+	const struct ptprogram_options o = {.insns = 30000,
+					    .psb_each = 700,
+					    .signal_each = 900,
+					    .defer = true};
 	struct list l[4];
 	struct ptprogram p[3];
 
@@ -284,7 +297,8 @@ static void test_threads_of_a_process(void **state)
 	start(&rec, &p[0], 0);
 	for (uint32_t i = 0; i < 3; i++) {
 		make_comm(&rec.make, 3, PID, 200 + i, "t", 0);
-		make_aux(&rec.make, i, (int32_t)(200 + i), -1, 0, 0, p[i].trace.bytes, p[i].trace.n);
+		make_aux(&rec.make, i, (int32_t)(200 + i), -1, 0, 0, p[i].trace.bytes,
+			 p[i].trace.n);
 	}
 	for (unsigned int i = 0; i < 4; i++) {
 		rec.by_moment = i == 1;
@@ -314,7 +328,10 @@ static void test_threads_of_a_process(void **state)
 		ptprogram_fini(&p[i]);
 }
 
-/* The buffer of a CPU: who runs is told by switches, and a thread of another process in between has no code. */
+/*
+ * The buffer of a CPU: who runs is told by switches, and a thread of another process in between has
+ * no code.
+ */
 static void test_cpu(void **state)
 {
 	const struct ptprogram_options o = {.insns = 20000, .psb_each = 300};
@@ -354,7 +371,9 @@ static void test_cpu(void **state)
 	ptprogram_fini(&p);
 }
 
-/* As above, with a thread in between that the recording does not name: its code is nobody's loss. */
+/*
+ * As above, with a thread in between that the recording does not name: its code is nobody's loss.
+ */
 static void test_others(void **state)
 {
 	const struct ptprogram_options o = {.insns = 20000, .psb_each = 300};
@@ -375,7 +394,9 @@ static void test_others(void **state)
 	for (size_t i = 0; i < l.n; i++) {
 		const struct event *e = &l.v[i];
 
-		assert_true(e->tid == 201 ? e->ns < 9000 : e->tid == 202 ? e->ns >= 14000 : e->tid == nobody);
+		assert_true(e->tid == 201   ? e->ns < 9000
+			    : e->tid == 202 ? e->ns >= 14000
+					    : e->tid == nobody);
 		assert_true(e->tid != nobody || e->kind != PTFLOW_CALL);
 		mine += e->tid != nobody && e->kind == PTFLOW_CALL;
 		others += e->tid == nobody;
@@ -387,7 +408,10 @@ static void test_others(void **state)
 	ptprogram_fini(&p);
 }
 
-/* The buffer of a thread on a CPU, as perf record PROGRAM makes them: a thread that the first one began writes there, too. */
+/*
+ * The buffer of a thread on a CPU, as perf record PROGRAM makes them: a thread that the first one
+ * began writes there, too.
+ */
 static void test_inherited(void **state)
 {
 	const struct ptprogram_options o = {.insns = 20000, .psb_each = 300};
@@ -457,7 +481,8 @@ static void test_damage(void **state)
 	for (unsigned int round = 0; round < 150; round++) {
 		const size_t k = 3 + ptprogram_random(&random, p.n_psbs / 2);
 		/* two PSBs further the next block has begun: short ones are joined */
-		size_t from = p.psbs[k], until = p.psbs[k] + 3 * AUXTRACE_MIN_BLOCK, at = rec.make.n - ((p.trace.n + 7) & ~7ull);
+		size_t from = p.psbs[k], until = p.psbs[k] + 3 * AUXTRACE_MIN_BLOCK,
+		       at = rec.make.n - ((p.trace.n + 7) & ~7ull);
 		uint8_t keep[16];
 		struct list bad;
 		size_t a = 0, b = 0;
@@ -470,14 +495,18 @@ static void test_damage(void **state)
 		decode(&rec, round % 3, true, 0, &bad);
 		memcpy(rec.make.data + at, keep, sizeof(keep));
 		for (; a < good.n && good.v[a].offset < from; a++)
-			assert_true(good.v[a].from == bad.v[a].from && good.v[a].to == bad.v[a].to && good.v[a].ns == bad.v[a].ns);
+			assert_true(good.v[a].from == bad.v[a].from &&
+				    good.v[a].to == bad.v[a].to && good.v[a].ns == bad.v[a].ns);
 		assert_true(from == 0 || a > 0);
-		for (a = good.n, b = bad.n; a > 0 && b > 0 && good.v[a - 1].offset > until; a--, b--) {
+		for (a = good.n, b = bad.n; a > 0 && b > 0 && good.v[a - 1].offset > until;
+		     a--, b--) {
 			const struct event *x = &good.v[a - 1], *y = &bad.v[b - 1];
 
 			if (x->from != y->from || x->to != y->to || x->ns != y->ns)
-				fail_msg("round %u, damage at %zx: %lx => %lx at %lu is %lx => %lx at %lu", round, p.psbs[k], x->from,
-					 x->to, x->ns, y->from, y->to, y->ns);
+				fail_msg(
+					"round %u, damage at %zx: %lx => %lx at %lu is %lx => %lx at %lu",
+					round, p.psbs[k], x->from, x->to, x->ns, y->from, y->to,
+					y->ns);
 		}
 		assert_true(a < good.n);
 		free(bad.v);
@@ -500,11 +529,13 @@ static void test_missing_bytes(void **state)
 	start(&rec, &p, 0);
 	make_comm(&rec.make, 3, PID, 200, "t", 0);
 	make_aux(&rec.make, 0, 200, -1, 0, 0, p.trace.bytes, p.psbs[k] & ~7ull);
-	make_aux(&rec.make, 0, 200, -1, p.psbs[k + 1], 0, p.trace.bytes + p.psbs[k + 1], p.trace.n - p.psbs[k + 1]);
+	make_aux(&rec.make, 0, 200, -1, p.psbs[k + 1], 0, p.trace.bytes + p.psbs[k + 1],
+		 p.trace.n - p.psbs[k + 1]);
 	decode(&rec, 1, true, 0, &l);
 	for (size_t i = 0; i < l.n; i++)
 		if (l.v[i].kind == PTFLOW_RESYNC) {
-			assert_int_equal(l.v[i].ns, l.v[i - 1].ns > l.v[i].ns ? l.v[i - 1].ns : l.v[i].ns);
+			assert_int_equal(l.v[i].ns,
+					 l.v[i - 1].ns > l.v[i].ns ? l.v[i - 1].ns : l.v[i].ns);
 			found++;
 		}
 	assert_int_equal(found, 1);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The bytes of code: files side by side, code that is missing, and instructions that lie in two chunks or two mappings. */
+/*
+ * The bytes of code: files side by side, code that is missing, and instructions that lie in two
+ * chunks or two mappings.
+ */
 #include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,14 +42,15 @@ static struct file f;
 /* A file whose code at offset n is the byte `mark` plus n / 4096. */
 static int code_file(uint8_t mark)
 {
-	const Elf64_Ehdr eh = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-		.e_type = ET_DYN,
-		.e_machine = EM_X86_64,
-		.e_version = EV_CURRENT,
-		.e_phoff = sizeof(eh),
-		.e_ehsize = sizeof(eh),
-		.e_phentsize = sizeof(Elf64_Phdr),
-		.e_phnum = 1};
+	const Elf64_Ehdr eh = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+					   ELFDATA2LSB, EV_CURRENT},
+			       .e_type = ET_DYN,
+			       .e_machine = EM_X86_64,
+			       .e_version = EV_CURRENT,
+			       .e_phoff = sizeof(eh),
+			       .e_ehsize = sizeof(eh),
+			       .e_phentsize = sizeof(Elf64_Phdr),
+			       .e_phnum = 1};
 	const Elf64_Phdr ph = {.p_type = PT_LOAD,
 		.p_flags = PF_R | PF_X,
 		.p_offset = CODE_OFFSET,
@@ -85,7 +89,8 @@ static void setup(void)
 	make_init(&f.make);
 }
 
-static void map(uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t into, const char *path)
+static void map(uint64_t time, uint32_t pid, uint64_t addr, uint64_t len, uint64_t into,
+		const char *path)
 {
 	make_mmap(&f.make, time, pid, addr, len, CODE_OFFSET + into, (uint64_t)path[1], path);
 }
@@ -159,7 +164,8 @@ static void test_files(void **state)
 	assert_int_equal(at(1, 40, 0x30000), 0);
 	assert_int_equal(at(2, 40, 0x20000), 0);
 	assert_int_equal(loss("code_unmapped"), 1);
-	assert_false(ptcode_function(f.code, process_maps_at(f.maps, 1, 0), 0x20000, &first)->known);
+	assert_false(
+		ptcode_function(f.code, process_maps_at(f.maps, 1, 0), 0x20000, &first)->known);
 	teardown();
 }
 
@@ -174,7 +180,8 @@ static void test_edges(void **state)
 	map(10, 1, 0x100000, CODE_BYTES, 0, "/A");
 	map(11, 1, 0x100000 + CODE_BYTES, 0x1000, 0x2000, "/B");
 	map(12, 1, 0x200000, 0x1000, 0, "/missing");
-	map(13, 1, 0x300000, 0x1000, CODE_BYTES - 0x800, "/A"); /* the file's code ends in its middle */
+	/* the file's code ends in its middle */
+	map(13, 1, 0x300000, 0x1000, CODE_BYTES - 0x800, "/A");
 	finish();
 	s = process_maps_at(f.maps, 1, 20);
 	/* in the middle of a chunk much can be read, without a copy */
@@ -189,7 +196,8 @@ static void test_edges(void **state)
 	assert_int_equal(bytes[2], (uint8_t)('A' + CODE_BYTES / 4096 - 1));
 	assert_int_equal(bytes[3], 'B' + 2);
 	/* the end of what is mapped, and of the file */
-	assert_int_equal(ptcode_read(f.code, s, 0x100000 + CODE_BYTES + 0xffd, &bytes, buffer, 15), 3);
+	assert_int_equal(ptcode_read(f.code, s, 0x100000 + CODE_BYTES + 0xffd, &bytes, buffer, 15),
+			 3);
 	assert_int_equal(ptcode_read(f.code, s, 0x3007ff, &bytes, buffer, 15), 1);
 	assert_int_equal(loss("code_unmapped") + loss("code_without_image"), 0);
 	assert_int_equal(ptcode_read(f.code, s, 0x300800, &bytes, buffer, 15), 0);

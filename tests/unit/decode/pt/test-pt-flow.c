@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk through the code: packets written by hand, then random programs that a model ran. A trace is followed as a
- * whole, in parts that end at a PSB, and in pieces, with much memory for blocks of code and with little:
- * all give what the model executed.
+ * The walk through the code: packets written by hand, then random programs that a model ran. A
+ * trace is followed as a whole, in parts that end at a PSB, and in pieces, with much memory for
+ * blocks of code and with little: all give what the model executed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,34 +60,38 @@ static size_t read_flat(void *arg, uint64_t ip, const uint8_t **ret, uint8_t *bu
 	return c->n - (size_t)(ip - BASE);
 }
 
-static struct ptflow_stats follow(struct seen *seen, const struct code *c, const struct ptmake *m, bool all)
+static struct ptflow_stats follow(struct seen *seen, const struct code *c, const struct ptmake *m,
+				  bool all)
 {
 	_cleanup_(codeblocks_freep) struct codeblocks *blocks = NULL;
 	_cleanup_(ptflow_freep) struct ptflow *f = NULL;
 	struct ptflow_options o = {.sink = collect, .arg = seen, .all = all};
 
-	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)c, 1u << 20, &blocks), 0);
+	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)c, 1u << 20, &blocks),
+			 0);
 	o.code = blocks;
 	assert_int_equal(ptflow_new(&o, &f), 0);
 	assert_int_equal(ptflow_run(f, m->bytes, m->bytes + m->n, NULL), 0);
 	return *ptflow_stats(f);
 }
 
-static void is_event(const struct seen *s, size_t i, enum ptflow_kind kind, uint64_t from, uint64_t to)
+static void is_event(const struct seen *s, size_t i, enum ptflow_kind kind, uint64_t from,
+		     uint64_t to)
 {
 	assert_true(i < s->n);
 	if (s->v[i].kind != kind || s->v[i].from != from || s->v[i].to != to)
-		fail_msg("event %zu is %u %lx => %lx, not %u %lx => %lx", i, s->v[i].kind, s->v[i].from, s->v[i].to, kind, from,
-			 to);
+		fail_msg("event %zu is %u %lx => %lx, not %u %lx => %lx", i, s->v[i].kind,
+			 s->v[i].from, s->v[i].to, kind, from, to);
 }
 
 /* ---- by hand */
 
 /*
- * 1000 call 100b; 1005 jne 1008; 1007 nop; 1008 jmp *rax; 100a nop; 100b ret; 100c nop; 100d syscall; 100f jmp 100f
+ * 1000 call 100b; 1005 jne 1008; 1007 nop; 1008 jmp *rax; 100a nop; 100b ret; 100c nop; 100d
+ * syscall; 100f jmp 100f
  */
-static const uint8_t bytes[] = {
-	0xe8, 0x06, 0, 0, 0, 0x75, 0x01, 0x90, 0xff, 0xe0, 0x90, 0xc3, 0x90, 0x0f, 0x05, 0xeb, 0xfe};
+static const uint8_t bytes[] = {0xe8, 0x06, 0,    0,    0,    0x75, 0x01, 0x90, 0xff,
+				0xe0, 0x90, 0xc3, 0x90, 0x0f, 0x05, 0xeb, 0xfe};
 static const struct code code = {bytes, sizeof(bytes)};
 
 static void test_compressed_return(void **state)
@@ -117,7 +121,10 @@ static void test_compressed_return(void **state)
 	free(s.v);
 }
 
-/* A return that is not compressed takes the address of its call with it: the next one finds that of the call before. */
+/*
+ * A return that is not compressed takes the address of its call with it: the next one finds that of
+ * the call before.
+ */
 static void test_uncompressed_return(void **state)
 {
 	/* 1000 call 1006; 1005 nop; 1006 call 100c; 100b ret; 100c ret */
@@ -193,14 +200,17 @@ static void test_interrupt(void **state)
 	free(s.v);
 }
 
-static void is_note(const struct seen *s, size_t i, enum ptpacket_type note, uint64_t from, uint64_t to, unsigned detail)
+static void is_note(const struct seen *s, size_t i, enum ptpacket_type note, uint64_t from,
+		    uint64_t to, unsigned detail)
 {
 	is_event(s, i, PTFLOW_NOTE, from, to);
 	assert_int_equal(s->v[i].note, note);
 	assert_int_equal(s->v[i].detail, detail);
 }
 
-/* What is told beside the way comes where it happened; a transaction with where it began and ended. */
+/*
+ * What is told beside the way comes where it happened; a transaction with where it began and ended.
+ */
 static void test_notes(void **state)
 {
 	_cleanup_(ptmake_fini) struct ptmake m;
@@ -250,7 +260,9 @@ static void test_notes(void **state)
 	free(s.v);
 }
 
-/* What a PSB's header notes comes behind it, once: it is the next part's where a part ends there. */
+/*
+ * What a PSB's header notes comes behind it, once: it is the next part's where a part ends there.
+ */
 static void test_notes_of_a_header(void **state)
 {
 	_cleanup_(codeblocks_freep) struct codeblocks *blocks = NULL;
@@ -272,7 +284,9 @@ static void test_notes_of_a_header(void **state)
 	ptmake_hex(&m, "02 23");
 	ptmake_address(&m, PTMAKE_FUP, 0x1005);
 	ptmake_end(&m);
-	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)&code, 1u << 20, &blocks), 0);
+	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)&code, 1u << 20,
+					&blocks),
+			 0);
 	o.code = blocks;
 	assert_int_equal(ptflow_new(&o, &f), 0);
 	assert_int_equal(ptflow_run(f, m.bytes, m.bytes + m.n, m.bytes + second), 0);
@@ -339,7 +353,9 @@ static void test_part_ends_at_overflow(void **state)
 	stop = m.n;
 	ptmake_hex(&m, "02 82 02 82 02 82 02 82 02 82 02 82 02 82 02 82");
 	ptmake_ovf(&m);
-	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)&code, 1u << 20, &blocks), 0);
+	assert_int_equal(codeblocks_new(read_flat, NULL, (void *)(uintptr_t)&code, 1u << 20,
+					&blocks),
+			 0);
 	o.code = blocks;
 	assert_int_equal(ptflow_new(&o, &f), 0);
 	assert_int_equal(ptflow_run(f, m.bytes, m.bytes + m.n, m.bytes + stop), 0);
@@ -381,17 +397,24 @@ static void test_missing_code(void **state)
 }
 
 /*
- * Code that is missing has made some of the decisions in front of an address that was deferred; others were made where it leads. With those
- * behind it alone the way from there would be another one.
+ * Code that is missing has made some of the decisions in front of an address that was deferred;
+ * others were made where it leads. With those behind it alone the way from there would be another
+ * one.
  */
 static void test_missing_code_and_deferred_address(void **state)
 {
-	/* 1000 jmp *rax; 1002 jne 1006; 1004 jmp *rax; 1006 jne 100a; 1008 jmp *rax; 100a syscall */
-	static const uint8_t twice[] = {0xff, 0xe0, 0x75, 0x02, 0xff, 0xe0, 0x75, 0x02, 0xff, 0xe0, 0x0f, 0x05};
+	/*
+	 * 1000 jmp *rax; 1002 jne 1006; 1004 jmp *rax; 1006 jne 100a; 1008 jmp *rax; 100a syscall
+	 */
+	static const uint8_t twice[] = {0xff, 0xe0, 0x75, 0x02, 0xff, 0xe0,
+					0x75, 0x02, 0xff, 0xe0, 0x0f, 0x05};
 	const struct code c = {twice, sizeof(twice)};
 
 	(void)state;
-	/* forced by an interrupt, which says where it goes on; full; and not deferred, with bits of the missing code alone */
+	/*
+	 * forced by an interrupt, which says where it goes on; full; and not deferred, with bits of
+	 * the missing code alone
+	 */
 	for (int how = 0; how < 3; how++) {
 		_cleanup_(ptmake_fini) struct ptmake m;
 		struct seen s = {0};
@@ -535,7 +558,8 @@ struct run {
 	struct pttime time;
 };
 
-static void run_init(struct run *r, uint64_t seed, const struct ptprogram_options *o, size_t memory, bool all)
+static void run_init(struct run *r, uint64_t seed, const struct ptprogram_options *o, size_t memory,
+		     bool all)
 {
 	static const struct pttime_config none;
 	struct ptflow_options fo = {.sink = collect, .all = all};
@@ -581,7 +605,8 @@ static void same_instructions(const struct run *r, uint64_t seed)
 		if (!e->start)
 			continue;
 		for (uint64_t ip = e->start; ip < end; ip += insn.length, n++) {
-			const size_t left = ptprogram_read((void *)(uintptr_t)&r->p, ip, &bytes_at, NULL, 0);
+			const size_t left =
+				ptprogram_read((void *)(uintptr_t)&r->p, ip, &bytes_at, NULL, 0);
 
 			assert_true(insn_decode(bytes_at, left, true, &insn));
 			if (n >= r->p.n_ips || r->p.ips[n] != ip)
@@ -610,8 +635,8 @@ static void same_branches(const struct run *r, uint64_t seed)
 			fail_msg("seed %lu: a branch too many, at %lx", seed, e->from);
 		b = &r->p.branches[n++];
 		if ((int)b->what != ptprogram_what(e->kind) || b->from != e->from || b->to != e->to)
-			fail_msg("seed %lu: %u %lx => %lx, executed was %u %lx => %lx", seed, e->kind, e->from, e->to, b->what,
-				 b->from, b->to);
+			fail_msg("seed %lu: %u %lx => %lx, executed was %u %lx => %lx", seed,
+				 e->kind, e->from, e->to, b->what, b->from, b->to);
 	}
 	while (n < r->p.n_branches && r->p.branches[n].what == PTPROGRAM_COND)
 		n++;
@@ -642,7 +667,9 @@ static void test_random_programs(void **state)
 
 		for (int all = 0; all < 2; all++) {
 			run_init(&r, seed, &o, 1u << 20, all);
-			assert_int_equal(ptflow_run(r.f, r.p.trace.bytes, r.p.trace.bytes + r.p.trace.n, NULL), 0);
+			assert_int_equal(ptflow_run(r.f, r.p.trace.bytes,
+						    r.p.trace.bytes + r.p.trace.n, NULL),
+					 0);
 			no_errors(&r, seed);
 			assert_int_equal(ptflow_stats(r.f)->insns, r.p.n_ips);
 			if (all)
@@ -663,7 +690,9 @@ static void test_little_memory(void **state)
 
 		run_init(&r, seed, &o, 0, seed % 2);
 		r.blocks->room = 2 + (uint32_t)(seed % 9);
-		assert_int_equal(ptflow_run(r.f, r.p.trace.bytes, r.p.trace.bytes + r.p.trace.n, NULL), 0);
+		assert_int_equal(ptflow_run(r.f, r.p.trace.bytes, r.p.trace.bytes + r.p.trace.n,
+					    NULL),
+				 0);
 		assert_true(r.blocks->epoch > 1);
 		no_errors(&r, seed);
 		assert_int_equal(ptflow_stats(r.f)->insns, r.p.n_ips);
@@ -692,7 +721,8 @@ static void test_pieces(void **state)
 		r.seen.pause = 1 + seed % 5000;
 		ptflow_reset(r.f);
 		do {
-			const size_t left = r.p.trace.n - at, most = PTFLOW_LOOKAHEAD + 1 + ptprogram_random(&random, 3000);
+			const size_t left = r.p.trace.n - at,
+				     most = PTFLOW_LOOKAHEAD + 1 + ptprogram_random(&random, 3000);
 			const size_t n = left < most ? left : most;
 			/* of a size of its own: a read past its end is seen */
 			_cleanup_free_ uint8_t *piece = malloc(n ? n : 1);
@@ -704,7 +734,8 @@ static void test_pieces(void **state)
 			assert_uint_in_range(answer, 0, PTFLOW_MORE);
 			assert_true(used <= n && (answer == 0 || used > 0));
 			at += used;
-			pauses += answer == PTFLOW_MORE && (n == left || used < n - PTFLOW_LOOKAHEAD);
+			pauses += answer == PTFLOW_MORE &&
+				  (n == left || used < n - PTFLOW_LOOKAHEAD);
 		} while (answer == PTFLOW_MORE);
 		assert_int_equal(at, r.p.trace.n);
 		no_errors(&r, seed);
@@ -731,14 +762,18 @@ static void test_parts(void **state)
 		run_init(&r, seed, &o, 1u << 20, true);
 		for (size_t k = 0; k < r.p.n_psbs;) {
 			size_t next = k + 1 + ptprogram_random(&random, 3);
-			const uint8_t *begin = r.p.trace.bytes + r.p.psbs[k], *end = r.p.trace.bytes + r.p.trace.n;
+			const uint8_t *begin = r.p.trace.bytes + r.p.psbs[k],
+				      *end = r.p.trace.bytes + r.p.trace.n;
 			const size_t first = r.seen.n;
 			uint64_t ip;
 			uint32_t thread;
 
 			next = next < r.p.n_psbs ? next : r.p.n_psbs;
-			assert_int_equal(
-				ptflow_run(r.f, begin, end, next < r.p.n_psbs ? r.p.trace.bytes + r.p.psbs[next] : NULL), 0);
+			assert_int_equal(ptflow_run(r.f, begin, end,
+						    next < r.p.n_psbs
+							    ? r.p.trace.bytes + r.p.psbs[next]
+							    : NULL),
+					 0);
 			assert_int_equal(r.seen.v[first].kind, PTFLOW_ENABLE);
 			assert_true(r.seen.v[first].at_psb);
 			if (last)
@@ -757,7 +792,10 @@ static void test_parts(void **state)
 	}
 }
 
-/* What a trace can make it do: so many blocks are paid for by each byte, and a PSB is 16 of them; a block ends somewhere. */
+/*
+ * What a trace can make it do: so many blocks are paid for by each byte, and a PSB is 16 of them; a
+ * block ends somewhere.
+ */
 static void bounded_work(const struct run *r)
 {
 	const uint64_t n = r->p.trace.n, blocks = n * (256 + 256 + 8) + 4096;
@@ -793,12 +831,17 @@ static void test_damage(void **state)
 		at = from + ptprogram_random(&random, to - from);
 		for (size_t n = 1 + ptprogram_random(&random, 16); at < to && n; at++, n--)
 			bad.p.trace.bytes[at] = (uint8_t)ptprogram_random(&random, 256);
-		assert_int_equal(ptflow_run(good.f, good.p.trace.bytes, good.p.trace.bytes + good.p.trace.n, NULL), 0);
-		assert_int_equal(ptflow_run(bad.f, bad.p.trace.bytes, bad.p.trace.bytes + bad.p.trace.n, NULL), 0);
+		assert_int_equal(ptflow_run(good.f, good.p.trace.bytes,
+					    good.p.trace.bytes + good.p.trace.n, NULL),
+				 0);
+		assert_int_equal(ptflow_run(bad.f, bad.p.trace.bytes,
+					    bad.p.trace.bytes + bad.p.trace.n, NULL),
+				 0);
 		bounded_work(&bad);
 		/* in front of the damage all is the same */
 		for (size_t i = 0; i < good.seen.n && good.seen.v[i].offset < from; i++)
-			assert_true(good.seen.v[i].from == bad.seen.v[i].from && good.seen.v[i].to == bad.seen.v[i].to);
+			assert_true(good.seen.v[i].from == bad.seen.v[i].from &&
+				    good.seen.v[i].to == bad.seen.v[i].to);
 		/* and behind the next PSB, whose end lies behind its header */
 		while (tail < good.seen.n && tail < bad.seen.n) {
 			const struct ptflow_event *a = &good.seen.v[good.seen.n - 1 - tail],
@@ -806,9 +849,12 @@ static void test_damage(void **state)
 
 			if (a->offset < to + 64)
 				break;
-			if (a->kind != b->kind || a->from != b->from || a->to != b->to || a->offset != b->offset)
-				fail_msg("seed %lu: behind the damage at %zx..%zx, at %lx: %u %lx => %lx, not %u %lx => %lx", seed,
-					 from, to, a->offset, b->kind, b->from, b->to, a->kind, a->from, a->to);
+			if (a->kind != b->kind || a->from != b->from || a->to != b->to ||
+			    a->offset != b->offset)
+				fail_msg(
+					"seed %lu: behind the damage at %zx..%zx, at %lx: %u %lx => %lx, not %u %lx => %lx",
+					seed, from, to, a->offset, b->kind, b->from, b->to, a->kind,
+					a->from, a->to);
 			tail++;
 		}
 		for (size_t i = 1; i < _PTFLOW_E_MAX; i++)
@@ -823,8 +869,8 @@ static void test_damage(void **state)
 /* Bytes that are mostly packets, behind a PSB. */
 static void test_garbage(void **state)
 {
-	static const uint8_t firsts[] = {
-		0x02, 0x0d, 0x2d, 0x4d, 0x6d, 0x11, 0x31, 0x01, 0x21, 0x1d, 0x3d, 0x99, 0x19, 0x59, 0x03, 0x06, 0xfe, 0xd9};
+	static const uint8_t firsts[] = {0x02, 0x0d, 0x2d, 0x4d, 0x6d, 0x11, 0x31, 0x01, 0x21,
+					 0x1d, 0x3d, 0x99, 0x19, 0x59, 0x03, 0x06, 0xfe, 0xd9};
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -834,18 +880,25 @@ static void test_garbage(void **state)
 
 		run_init(&r, seed, &o, 1u << 16, seed % 2);
 		for (int i = 0; i < 4000; i++) {
-			uint8_t b[3] = {(uint8_t)ptprogram_random(&random, 256), (uint8_t)ptprogram_random(&random, 256),
-				(uint8_t)(ptprogram_random(&random, 64))};
+			uint8_t b[3] = {(uint8_t)ptprogram_random(&random, 256),
+					(uint8_t)ptprogram_random(&random, 256),
+					(uint8_t)(ptprogram_random(&random, 64))};
 
 			if (ptprogram_random(&random, 2))
 				b[0] = firsts[ptprogram_random(&random, sizeof(firsts))];
 			ptmake_raw(&r.p.trace, b, 1 + ptprogram_random(&random, 3));
 			if (ptprogram_random(&random, 50) == 0)
-				ptmake_psb(&r.p.trace, PTPROGRAM_BASE + ptprogram_random(&random, r.p.n_code), i + 1u);
+				ptmake_psb(&r.p.trace,
+					   PTPROGRAM_BASE + ptprogram_random(&random, r.p.n_code),
+					   i + 1u);
 		}
-		assert_int_equal(ptflow_run(r.f, r.p.trace.bytes, r.p.trace.bytes + r.p.trace.n, NULL), 0);
+		assert_int_equal(ptflow_run(r.f, r.p.trace.bytes, r.p.trace.bytes + r.p.trace.n,
+					    NULL),
+				 0);
 		bounded_work(&r);
-		/* an estimate that a stamp has contradicted is all that goes back, and is counted */
+		/*
+		 * an estimate that a stamp has contradicted is all that goes back, and is counted
+		 */
 		for (size_t i = 1; i < r.seen.n; i++)
 			assert_true(r.seen.v[i].time >= r.seen.v[i - 1].time || r.time.ahead > 0);
 		run_fini(&r);

@@ -11,7 +11,10 @@
 
 static struct pttime of(uint32_t n, uint32_t d, uint32_t shift, uint32_t nominal)
 {
-	const struct pttime_config c = {.tsc_ctc_n = n, .tsc_ctc_d = d, .mtc_shift = shift, .nominal_ratio = nominal};
+	const struct pttime_config c = {.tsc_ctc_n = n,
+					.tsc_ctc_d = d,
+					.mtc_shift = shift,
+					.nominal_ratio = nominal};
 	struct pttime t;
 
 	pttime_init(&t, &c);
@@ -161,7 +164,9 @@ static void test_cyc_calibrated(void **state)
 	assert_int_equal(pttime_now(&t), 100000 + 8 * 400);
 }
 
-/* While the trace is off, or the core sleeps, nothing is counted, and a cycle is no longer for it. */
+/*
+ * While the trace is off, or the core sleeps, nothing is counted, and a cycle is no longer for it.
+ */
 static void test_cyc_stood_still(void **state)
 {
 	struct pttime t = of(0, 0, 0, 24);
@@ -175,7 +180,9 @@ static void test_cyc_stood_still(void **state)
 	pttime_cyc(&t, 100);
 	assert_int_equal(pttime_now(&t), 200100);
 
-	/* it was never off, but the packet comes because time went by in which nothing was counted */
+	/*
+	 * it was never off, but the packet comes because time went by in which nothing was counted
+	 */
 	pttime_tsc(&t, 300000);
 	pttime_cyc(&t, 100);
 	assert_int_equal(pttime_now(&t), 300100);
@@ -237,14 +244,18 @@ static void test_lost(void **state)
 	assert_int_equal(pttime_now(&t), 100800);
 }
 
-/* Numbers from a stranger: no overflow that a sanitizer sees, and the time still never runs backwards. */
+/*
+ * Numbers from a stranger: no overflow that a sanitizer sees, and the time still never runs
+ * backwards.
+ */
 static void test_any_numbers(void **state)
 {
 	uint64_t x = 88172645463325252ull;
 
 	(void)state;
 	for (unsigned int round = 0; round < 200; round++) {
-		struct pttime t = of((uint32_t)(x >> 7), (uint32_t)(x >> 9), (uint32_t)(x >> 11) & 0x3f, (uint32_t)(x >> 5) & 0xffff);
+		struct pttime t = of((uint32_t)(x >> 7), (uint32_t)(x >> 9),
+				     (uint32_t)(x >> 11) & 0x3f, (uint32_t)(x >> 5) & 0xffff);
 		uint64_t last = 0;
 
 		for (unsigned int i = 0; i < 1000; i++) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which instructions may put anything into the stack pointer, by their bytes, and which do, by the code of their function. */
+/*
+ * Which instructions may put anything into the stack pointer, by their bytes, and which do, by the
+ * code of their function.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +83,8 @@ static void test_encodings(void **state)
 		const struct encoding *e = &encodings[i];
 
 		if (stack_pointer_may_load(e->code, e->n, !e->is32) != e->loads)
-			fail_msg("%s: %s", e->what, e->loads ? "is not seen" : "is taken for a load");
+			fail_msg("%s: %s", e->what,
+				 e->loads ? "is not seen" : "is taken for a load");
 	}
 }
 
@@ -92,7 +96,8 @@ struct ptcode {
 
 #define BEGIN 0x1000u
 
-size_t ptcode_read(struct ptcode *c, const struct address_space *s, uint64_t ip, const uint8_t **ret, uint8_t *buffer, size_t n)
+size_t ptcode_read(struct ptcode *c, const struct address_space *s, uint64_t ip,
+		   const uint8_t **ret, uint8_t *buffer, size_t n)
 {
 	(void)s;
 	(void)buffer;
@@ -116,23 +121,39 @@ static const struct function {
 	bool loads;
 } code_of_functions[] = {
 	/* push %rbp; mov %rsp,%rbp; pop %rbp; ret; leave; ret */
-	{"a frame, behind an earlier return", {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0xc9, 0xc3}, 8, 6},
+	{"a frame, behind an earlier return",
+	 {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0xc9, 0xc3},
+	 8,
+	 6},
 	/* ...; mov 8(%rsp),%rbp; ...; lea -40(%rbp),%rsp */
-	{"a frame, and its caller's from the stack", {0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0x6c, 0x24, 0x08, 0xc3, 0x48, 0x8d, 0x65, 0xd8, 0xc3}, 15, 10},
+	{"a frame, and its caller's from the stack",
+	 {0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0x6c, 0x24, 0x08, 0xc3, 0x48, 0x8d, 0x65, 0xd8, 0xc3},
+	 15,
+	 10},
 	{"enter and leave", {0xc8, 0x10, 0, 0, 0xc9, 0xc3}, 6, 0},
 	/* pop %rbp; ret; leave; ret */
 	{"a part without a begin", {0x5d, 0xc3, 0xc9, 0xc3}, 4, 2},
 	/* mov %rsp,%rbx; sub %rax,%rsp; mov %rbx,%rsp */
 	{"an array", {0x48, 0x89, 0xe3, 0x48, 0x29, 0xc4, 0x48, 0x89, 0xdc}, 9, 0},
-	/* lea 8(%rsp),%r10; and $-32,%rsp; push -8(%r10); push %rbp; mov %rsp,%rbp; push %r10; pop %r10; pop %rbp; lea -8(%r10),%rsp */
-	{"an aligned stack", {0x4c, 0x8d, 0x54, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x41, 0xff, 0x72, 0xf8, 0x55, 0x48, 0x89, 0xe5, 0x41, 0x52, 0x41,
-					   0x5a, 0x5d, 0x49, 0x8d, 0x62, 0xf8, 0xc3}, 27, 19},
+	/*
+	 * lea 8(%rsp),%r10; and $-32,%rsp; push -8(%r10); push %rbp; mov %rsp,%rbp; push %r10; pop
+	 * %r10; pop %rbp; lea -8(%r10),%rsp
+	 */
+	{"an aligned stack",
+	 {0x4c, 0x8d, 0x54, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x41, 0xff, 0x72, 0xf8, 0x55,
+	  0x48, 0x89, 0xe5, 0x41, 0x52, 0x41, 0x5a, 0x5d, 0x49, 0x8d, 0x62, 0xf8, 0xc3},
+	 27,
+	 19},
 	/* mov %rbx,%rsp; mov (%rsp),%rdi */
 	{"what makecontext has set up", {0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24}, 7, 0},
 	/* mov %rsp,(%rdi); mov %rbx,%rsp */
 	{"given, and left", {0x48, 0x89, 0x27, 0x48, 0x89, 0xdc}, 6, 0, .loads = true},
 	/* mov %rsp,(%rdi); mov %rsi,%rbp; mov %rbp,%rsp */
-	{"by the frame pointer", {0x48, 0x89, 0x27, 0x48, 0x89, 0xf5, 0x48, 0x89, 0xec}, 9, 0, .loads = true},
+	{"by the frame pointer",
+	 {0x48, 0x89, 0x27, 0x48, 0x89, 0xf5, 0x48, 0x89, 0xec},
+	 9,
+	 0,
+	 .loads = true},
 	/* mov %rsp,(%rdi); mov (%rsi),%rbp; leave */
 	{"by leave", {0x48, 0x89, 0x27, 0x48, 0x8b, 0x2e, 0xc9}, 7, 0, .loads = true},
 	/* push %rbp; mov %rsp,%rbp; mov %rsi,%rsp */
@@ -149,13 +170,15 @@ static void test_functions(void **state)
 		struct ptcode c = {f->code, f->n};
 
 		if (stack_pointer_loads(&c, NULL, BEGIN + f->from, BEGIN + f->n, true) != f->loads)
-			fail_msg("%s: %s", f->what, f->loads ? "is not seen" : "is taken for a load");
+			fail_msg("%s: %s", f->what,
+				 f->loads ? "is not seen" : "is taken for a load");
 	}
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_encodings), cmocka_unit_test(test_functions)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_encodings),
+					   cmocka_unit_test(test_functions)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

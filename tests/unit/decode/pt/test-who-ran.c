@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who ran on a CPU between two times, from records of switches: whole ones, halves, equal times, nothing at all. */
+/*
+ * Who ran on a CPU between two times, from records of switches: whole ones, halves, equal times,
+ * nothing at all.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,14 +113,16 @@ static void test_spans(void **state)
 	teardown();
 }
 
-static const struct pt_blind *blind(const struct pt_blind *v, size_t n, uint32_t tid, uint64_t from, uint64_t to)
+static const struct pt_blind *blind(const struct pt_blind *v, size_t n, uint32_t tid, uint64_t from,
+				    uint64_t to)
 {
 	return pt_blind_find(v, n, f.who_ran, tid, from, to);
 }
 
 static void test_blind(void **state)
 {
-	struct pt_blind any = {.cpu = 1, .from = 120, .to = 150}, own = {.cpu = 1, .tid = 21, .from = 220, .to = 250};
+	struct pt_blind any = {.cpu = 1, .from = 120, .to = 150},
+			own = {.cpu = 1, .tid = 21, .from = 220, .to = 250};
 	struct pt_blind both[] = {own, any, {.cpu = 1, .from = 130, .to = 400, .unknown = true}};
 	struct pt_blind elsewhere = {.cpu = 7, .from = 120, .to = 150};
 	struct pt_blind late = {.cpu = 2, .from = 100, .to = 400, .late = true, .unseen = true};
@@ -135,14 +140,20 @@ static void test_blind(void **state)
 	assert_null(blind(&any, 1, 11, 100, 120));
 	assert_null(blind(&any, 1, 11, 150, 190));
 	assert_null(blind(&any, 1, 21, 110, 260)); /* it was another's turn */
-	/* nobody knows who ran there: whoever was not on another CPU all the time, also if the CPU has records of others, from before */
+	/*
+	 * nobody knows who ran there: whoever was not on another CPU all the time, also if the CPU
+	 * has records of others, from before
+	 */
 	assert_null(blind(&late, 1, 11, 110, 190));
 	assert_ptr_equal(blind(&late, 1, 11, 110, 210), &late);
 	assert_ptr_equal(blind(&late, 1, 31, 200, 300), &late);
 	assert_null(blind(&any, 1, 31, 110, 260)); /* on another CPU */
 	assert_ptr_equal(blind(&own, 1, 21, 210, 260), &own);
 	assert_null(blind(&own, 1, 11, 110, 260));
-	/* the first of them; one of nobody knows whom is not of those that have their own, one of all is */
+	/*
+	 * the first of them; one of nobody knows whom is not of those that have their own, one of
+	 * all is
+	 */
 	assert_ptr_equal(blind(both, 3, 11, 110, 400), &both[0]);
 	assert_ptr_equal(blind(both, 3, 11, 151, 400), &both[1]);
 	assert_ptr_equal(blind(both, 3, 21, 110, 400), &both[2]);
@@ -159,8 +170,10 @@ static void test_blind(void **state)
 	make_switch(&f.make, 110, 10, 11, 1);
 	make_switch(&f.make, 300, 10, 11, 0);
 	finish();
-	assert_null(blind(&(struct pt_blind){.cpu = 0, .from = 120, .to = 150, .latest = 150}, 1, 11, 105, 310));
-	assert_non_null(blind(&(struct pt_blind){.cpu = 0, .from = 105, .to = 150, .latest = 150}, 1, 11, 104, 310));
+	assert_null(blind(&(struct pt_blind){.cpu = 0, .from = 120, .to = 150, .latest = 150}, 1,
+			  11, 105, 310));
+	assert_non_null(blind(&(struct pt_blind){.cpu = 0, .from = 105, .to = 150, .latest = 150},
+			      1, 11, 104, 310));
 	teardown();
 }
 
@@ -202,7 +215,10 @@ static void test_equal_times(void **state)
 {
 	(void)state;
 	setup();
-	/* out and in of one switch, in either order; the half that knows less does not hide the other */
+	/*
+	 * out and in of one switch, in either order; the half that knows less does not hide the
+	 * other
+	 */
 	make_switch(&f.make, 100, 1, 2, 1);
 	make_switch(&f.make, 100, 3, 4, 0);
 	make_switch(&f.make, 200, 5, 6, 0);
@@ -238,7 +254,10 @@ static void test_start(void **state)
 	teardown();
 }
 
-/* Without a switch a thread has the number of its process when it has executed a program; another name changes nothing. */
+/*
+ * Without a switch a thread has the number of its process when it has executed a program; another
+ * name changes nothing.
+ */
 static void test_exec(void **state)
 {
 	(void)state;

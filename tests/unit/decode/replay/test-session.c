@@ -99,7 +99,8 @@ int timeline_sample(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t cpu
 	return tell("%d sample %u cpu %u %s\n", (int)ts, tid, cpu, text_of(stack));
 }
 
-void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id, const char *function)
+void timeline_in_goroutine(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t id,
+			   const char *function)
 {
 	(void)tell("%d in goroutine %u of %d %s\n", (int)ts, tid, (int)id, function);
 }
@@ -111,7 +112,8 @@ int timeline_switch_out(struct timeline *tl, uint32_t tid, uint64_t ts, uint32_t
 		other_name ? other_name : "-", text_of(stack));
 }
 
-void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd, const char *kind)
+void timeline_wait_in(struct timeline *tl, uint32_t tid, const char *call, uint32_t fd,
+		      const char *kind)
 {
 	(void)tell("%u in %s %d %s\n", tid, call, (int)fd, kind ? kind : "-");
 }
@@ -121,7 +123,8 @@ void timeline_wait_for(struct timeline *tl, uint32_t tid, uint32_t futex)
 	(void)tell("%u for futex %u\n", tid, futex);
 }
 
-int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid, const char *other_name)
+int timeline_switch_gone(struct timeline *tl, uint64_t ts, uint32_t cpu, uint32_t other_tid,
+			 const char *other_name)
 {
 	return tell("%d gone cpu %u next %u\n", (int)ts, cpu, other_tid);
 }
@@ -137,7 +140,8 @@ int timeline_waited(struct timeline *tl, uint32_t tid, uint64_t ts, uint64_t ns,
 	return tell("%d waited %u for %d [%s]\n", (int)ts, tid, (int)ns, text_of(stack));
 }
 
-int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state, uint32_t stack)
+int timeline_blocked(struct timeline *tl, uint32_t tid, uint64_t ts, enum off_cpu state,
+		     uint32_t stack)
 {
 	return tell("%d blocked %u state %d [%s]\n", (int)ts, tid, (int)state, text_of(stack));
 }
@@ -146,7 +150,8 @@ int timeline_wakeup(struct timeline *tl, uint32_t wakee_tid, uint64_t ts, uint32
 	uint32_t waker_tid, uint32_t waker_pid, const char *waker_name, bool in_irq, uint32_t stack)
 {
 	return tell("%d wake %u by %u/%d %s%s [%s]\n", (int)ts, wakee_tid, waker_tid,
-		(int)waker_pid, waker_name ? waker_name : "-", in_irq ? " irq" : "", text_of(stack));
+		    (int)waker_pid, waker_name ? waker_name : "-", in_irq ? " irq" : "",
+		    text_of(stack));
 }
 
 void timeline_wake_in(struct timeline *tl, uint32_t wakee_tid, const char *call)
@@ -160,19 +165,22 @@ int timeline_loss(struct timeline *tl, uint32_t tid, uint64_t ts_begin, uint64_t
 	return tell("%d loss from %d %s %d\n", (int)ts_end, (int)ts_begin, kind, (int)count);
 }
 
-int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind, uint64_t count)
+int timeline_program_loss(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end, const char *kind,
+			  uint64_t count)
 {
-	return tell("%d program's loss from %d %s %d\n", (int)ts_end, (int)ts_begin, kind, (int)count);
+	return tell("%d program's loss from %d %s %d\n", (int)ts_end, (int)ts_begin, kind,
+		    (int)count);
 }
 
-int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const struct gosurvey *survey, struct timeline_go **ret)
+int timeline_go_begin(struct timeline *tl, uint32_t pid, uint64_t ts, const struct gosurvey *survey,
+		      struct timeline_go **ret)
 {
 	*ret = (struct timeline_go *)told;
 	return tell("%d Go trace of %u\n", (int)ts, pid);
 }
 
-int timeline_go_event(struct timeline *tl, struct timeline_go *go, uint64_t ts, uint32_t tid, const struct goevent *ev,
-		      const struct gogeneration *gen)
+int timeline_go_event(struct timeline *tl, struct timeline_go *go, uint64_t ts, uint32_t tid,
+		      const struct goevent *ev, const struct gogeneration *gen)
 {
 	return tell("%d Go event of %u\n", (int)ts, tid);
 }
@@ -203,13 +211,15 @@ void timeline_incomplete(struct timeline *tl, uint64_t ts_begin, uint64_t ts_end
 }
 
 /* No recording here has PT. */
-int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how, const char *site)
+int timeline_call(struct timeline *tl, uint32_t tid, const struct call *call, const char *how,
+		  const char *site)
 {
 	fail();
 	return -1;
 }
 
-int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, const struct timeline_return *end)
+int timeline_return(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call,
+		    const struct timeline_return *end)
 {
 	fail();
 	return -1;
@@ -227,19 +237,21 @@ int timeline_identified(struct timeline *tl, uint32_t tid, const char *was, cons
 	return -1;
 }
 
-int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call, uint32_t more, const char *how)
+int timeline_call_outside(struct timeline *tl, uint32_t tid, uint64_t ts, const struct call *call,
+			  uint32_t more, const char *how)
 {
 	fail();
 	return -1;
 }
 
-int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category, const char *name,
-		    const struct timeline_value *values, uint32_t n_values)
+int timeline_moment(struct timeline *tl, uint32_t tid, uint64_t ts, const char *category,
+		    const char *name, const struct timeline_value *values, uint32_t n_values)
 {
 	return tell("%d moment %u %s: %s\n", (int)ts, tid, category, name);
 }
 
-int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name, enum writer_unit unit, int64_t value)
+int timeline_counter(struct timeline *tl, uint32_t pid, uint64_t ts, const char *name,
+		     enum writer_unit unit, int64_t value)
 {
 	fail();
 	return -1;
@@ -338,7 +350,10 @@ static void replay(struct session_options so, const char *expected)
 	so.budget = &budget;
 	so.symbols = true;
 	if (pd) {
-		assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan), 0);
+		assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd,
+								       .complete_from = true},
+					     &prescan),
+				 0);
 		so.prescan = &prescan;
 	}
 	assert_int_equal(session_new(&so, &s), 0);
@@ -373,7 +388,8 @@ static void test_tasks(void **state)
 	make_comm(&m, 190, 20, 21, "worker", 0);
 	make_exit(&m, 200, 20, 21);
 	make_sample(&m, 205, 20, 21, &ip, 1); /* on its way out: no second thread */
-	make_sample(&m, 207, UINT32_MAX, UINT32_MAX, &ip, 1); /* when its ids have been taken away: no thread at all */
+	/* when its ids have been taken away: no thread at all */
+	make_sample(&m, 207, UINT32_MAX, UINT32_MAX, &ip, 1);
 	make_exit(&m, 210, 20, 20);
 	make_fork(&m, 220, 20, 20, 10, 10); /* the number comes again */
 	make_sample(&m, 230, 20, 20, &ip, 1);
@@ -404,7 +420,10 @@ static void test_tasks(void **state)
 					    "240 sample 10 cpu 0 [callers unknown]>[sh]\n");
 }
 
-/* The last thing that is known of a process is what it has mapped: after its last stack, which was of another program. */
+/*
+ * The last thing that is known of a process is what it has mapped: after its last stack, which was
+ * of another program.
+ */
 static void test_hints(void **state)
 {
 	_cleanup_free_ char *expected = NULL;
@@ -421,7 +440,8 @@ static void test_hints(void **state)
 	(void)fputs("100 process 10 of 0 jit\n100 thread 10/10 jit\n", f);
 	for (uint64_t i = 0; i < 12; i++) {
 		make_sample(&m, 100 + i, 10, 10, &ip, 1);
-		(void)fprintf(f, "%u sample 10 cpu 0 [callers unknown]>[anon]\n", 100 + (unsigned int)i);
+		(void)fprintf(f, "%u sample 10 cpu 0 [callers unknown]>[anon]\n",
+			      100 + (unsigned int)i);
 	}
 	make_comm(&m, 130, 10, 10, "java", 1);
 	make_mmap(&m, 140, 10, 0x400000, 0x10000, 0, 6, "/usr/lib/libjvm.so");
@@ -432,7 +452,10 @@ static void test_hints(void **state)
 	assert_non_null(strstr(text, "Java"));
 }
 
-/* A thread executes a program and gets the number of the one that began: the kernel reports the others' exits, and its own number is nobody's. */
+/*
+ * A thread executes a program and gets the number of the one that began: the kernel reports the
+ * others' exits, and its own number is nobody's.
+ */
 static void test_thread_executes(void **state)
 {
 	const uint64_t ip = 0x401000;
@@ -476,7 +499,10 @@ static void test_thread_executes(void **state)
 					    "130 process 40 of 30 other\n");
 }
 
-/* A process's id comes again, and a thread's in it: that is the new process's thread, with its code and its name. */
+/*
+ * A process's id comes again, and a thread's in it: that is the new process's thread, with its code
+ * and its name.
+ */
 static void test_ids_again(void **state)
 {
 	const uint64_t ip = 0x401000;
@@ -551,14 +577,21 @@ static void test_whole_target(void **state)
 }
 
 /*
- * Processes that end while the recorder begins have no record of that: it has seen so itself, later. What comes after that time is
- * another process's with the number, and of who has had his records nothing ends again.
+ * Processes that end while the recorder begins have no record of that: it has seen so itself,
+ * later. What comes after that time is another process's with the number, and of who has had his
+ * records nothing ends again.
  */
 static void test_ends(void **state)
 {
-	const struct session_end ends[] = {{.ns = 105, .pid = 20}, {.ns = 110, .pid = 30}, {.ns = 130, .pid = 20}, {.ns = 140, .pid = 77}};
+	const struct session_end ends[] = {{.ns = 105, .pid = 20},
+					   {.ns = 110, .pid = 30},
+					   {.ns = 130, .pid = 20},
+					   {.ns = 140, .pid = 77}};
 	const struct session_note notes[] = {
-		{.begin = 150, .end = 150, .kind = SESSION_SUSPENDED, .text = "it executed another program"},
+		{.begin = 150,
+		 .end = 150,
+		 .kind = SESSION_SUSPENDED,
+		 .text = "it executed another program"},
 		{.begin = 160, .end = 160, .kind = SESSION_MARK, .text = "snapshot"},
 	};
 
@@ -572,26 +605,30 @@ static void test_ends(void **state)
 	make_exit(&m, 102, 30, 30);
 	make_fork(&m, 105, 20, 20, 10, 10);
 	make_switch(&m, 120, 10, 10, 0);
-	replay((struct session_options){.whole_target = true, .notes = notes, .n_notes = 2, .ends = ends, .n_ends = 4},
-		"0 process 10 of 0 svc\n"
-		"0 thread 10/10 svc\n"
-		"0 process 20 of 0 short\n"
-		"0 thread 20/20 short\n"
-		"0 process 30 of 0 other\n"
-		"0 thread 30/30 other\n"
-		"0 thread 20/21 short\n"
-		"100 out 10 state 0 next 4294967294 - []\n"
-		"102 exit 30\n"
-		"105 exit 21\n"
-		"105 exit 20\n"
-		"105 program 20\n"
-		"105 process 20 of 10 svc\n"
-		"105 thread 20/20 svc\n"
-		"forked 20\n"
-		"120 in 10\n"
-		"130 exit 20\n"
-		"150 suspended: it executed another program\n"
-		"160 mark snapshot\n");
+	replay((struct session_options){.whole_target = true,
+					.notes = notes,
+					.n_notes = 2,
+					.ends = ends,
+					.n_ends = 4},
+	       "0 process 10 of 0 svc\n"
+	       "0 thread 10/10 svc\n"
+	       "0 process 20 of 0 short\n"
+	       "0 thread 20/20 short\n"
+	       "0 process 30 of 0 other\n"
+	       "0 thread 30/30 other\n"
+	       "0 thread 20/21 short\n"
+	       "100 out 10 state 0 next 4294967294 - []\n"
+	       "102 exit 30\n"
+	       "105 exit 21\n"
+	       "105 exit 20\n"
+	       "105 program 20\n"
+	       "105 process 20 of 10 svc\n"
+	       "105 thread 20/20 svc\n"
+	       "forked 20\n"
+	       "120 in 10\n"
+	       "130 exit 20\n"
+	       "150 suspended: it executed another program\n"
+	       "160 mark snapshot\n");
 }
 
 /* The time that a sample stands for: by the event, else by how far apart samples lie. */
@@ -615,7 +652,10 @@ static void test_period(void **state)
 		assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 		assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
 		/* two threads take turns; a few samples prove nothing */
-		assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan), 0);
+		assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd,
+								       .complete_from = true},
+					     &prescan),
+				 0);
 		assert_int_equal(prescan.period_ns, cycles == 0 ? 1000000 : cycles == 1 ? 10 : 0);
 		prescan_fini(&prescan);
 		assert_int_equal(perfdata_next(pd, &ev), 1);
@@ -660,7 +700,10 @@ static void test_losses(void **state)
 					    "170 loss from 160 sampling throttled 1\n");
 }
 
-/* perf sched record: the scheduler's tracepoints are what they say, others are moments; none is a sample. */
+/*
+ * perf sched record: the scheduler's tracepoints are what they say, others are moments; none is a
+ * sample.
+ */
 static void test_tracepoints(void **state)
 {
 	struct sched_switch {
@@ -672,7 +715,12 @@ static void test_tracepoints(void **state)
 		uint64_t prev_state;
 		char next_comm[16];
 		uint32_t next_tid, next_prio;
-	} sw = {.tid = 10, .prev_comm = "svc", .prev_tid = 10, .prev_state = 2, .next_comm = "cc1", .next_tid = 20};
+	} sw = {.tid = 10,
+		.prev_comm = "svc",
+		.prev_tid = 10,
+		.prev_state = 2,
+		.next_comm = "cc1",
+		.next_tid = 20};
 	struct waking {
 		uint16_t type;
 		uint8_t flags, preempt;
@@ -696,10 +744,16 @@ static void test_tracepoints(void **state)
 	make_tracepoint_sample(&m, 502, 112, 20, 20, &wake, sizeof(wake));
 	make_tracepoint_sample(&m, 504, 115, 20, 20, &wake, sizeof(wake));
 	make_tracepoint_sample(&m, 504, 116, 0, 0, &wake, sizeof(wake)); /* of no thread */
-	sw = (struct sched_switch){.tid = 20, .prev_comm = "cc1", .prev_tid = 20, .next_comm = "svc", .next_tid = 10};
+	sw = (struct sched_switch){
+		.tid = 20, .prev_comm = "cc1", .prev_tid = 20, .next_comm = "svc", .next_tid = 10};
 	make_tracepoint_sample(&m, 501, 120, 20, 20, &sw, sizeof(sw));
 	/* it has exited, and the record has no number for it any more */
-	sw = (struct sched_switch){.tid = 30, .prev_comm = "old", .prev_tid = 30, .prev_state = 0x20, .next_comm = "cc1", .next_tid = 20};
+	sw = (struct sched_switch){.tid = 30,
+				   .prev_comm = "old",
+				   .prev_tid = 30,
+				   .prev_state = 0x20,
+				   .next_comm = "cc1",
+				   .next_tid = 20};
 	make_tracepoint_sample(&m, 501, 125, UINT32_MAX, UINT32_MAX, &sw, sizeof(sw));
 	/* another layout than is known: too short, other threads, a name without an end */
 	make_tracepoint_sample(&m, 501, 130, 10, 10, &sw, 56);
@@ -737,7 +791,9 @@ static uint64_t complete_from(void)
 
 	assert_int_equal(perfdata_open(fd, &budget, &pd), 0);
 	assert_int_equal(perfdata_scan(pd, NULL, NULL), 0);
-	assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true}, &prescan), 0);
+	assert_int_equal(prescan_run(&(struct prescan_options){.pd = pd, .complete_from = true},
+				     &prescan),
+			 0);
 	return prescan.complete_from_ns;
 }
 
@@ -787,7 +843,8 @@ static void test_complete_from(void **state)
 static void test_program_events(void **state)
 {
 	const uint64_t ip = 0xffffffff81000000;
-	const struct session_note notes[] = {{.begin = 125, .end = 125, .kind = SESSION_MARK, .text = "here"}};
+	const struct session_note notes[] = {
+		{.begin = 125, .end = 125, .kind = SESSION_MARK, .text = "here"}};
 	const struct ringevent list[] = {
 		EVENT(90, 10, 10, RINGEVENT_REGION_BEGIN, "early"),
 		EVENT(100, 10, 10, RINGEVENT_INSTANT, "at once"),
@@ -833,7 +890,10 @@ static void test_program_events(void **state)
 		"160 exit 11\n"
 		/* rings are read after the freeze: what had just ended may still have written */
 		"200 event 3 of 10/11 the last\n"
-		/* and one that was so quick that nothing from before it is left is there all the same */
+		/*
+		 * and one that was so quick that nothing from before it is left is there all the
+		 * same
+		 */
 		"200 thread 10/13 svc\n"
 		"200 event 11 of 10/13 \n"
 		"200 thread 10/13 overtaken\n"
@@ -868,7 +928,10 @@ static void test_program_events(void **state)
 	without_perfdata = false;
 }
 
-/* A program that says it is somebody else's thread is not; and it cannot make up threads without end. */
+/*
+ * A program that says it is somebody else's thread is not; and it cannot make up threads without
+ * end.
+ */
 static void test_program_events_of_others(void **state)
 {
 	const uint64_t ip = 0xffffffff81000000;

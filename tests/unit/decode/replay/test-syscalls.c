@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The names of system calls: by the numbers of this machine's headers, and without a hole among those that there have long been. */
+/*
+ * The names of system calls: by the numbers of this machine's headers, and without a hole among
+ * those that there have long been.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

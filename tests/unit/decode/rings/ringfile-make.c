@@ -143,7 +143,8 @@ uint32_t ringmake_name_bytes(struct ringmake *m, const void *bytes, size_t len)
 	return ++h->n_names;
 }
 
-void ringmake_field(struct ringmake_payload *p, uint32_t name, uint16_t type, const void *value, size_t bytes)
+void ringmake_field(struct ringmake_payload *p, uint32_t name, uint16_t type, const void *value,
+		    size_t bytes)
 {
 	struct ring_field f = {.name = name, .type = type, .bytes = (uint16_t)bytes};
 	size_t padded = (bytes + 3) / 4 * 4;
@@ -177,8 +178,8 @@ void ringmake_text(struct ringmake_payload *p, uint32_t name, const char *text)
 	ringmake_field(p, name, RING_FIELD_TEXT, text, strlen(text));
 }
 
-uint64_t ringmake_record(struct ringmake *m, uint32_t ring, uint16_t kind, uint64_t stamp, uint32_t name, uint64_t a,
-	uint64_t b, const struct ringmake_payload *p)
+uint64_t ringmake_record(struct ringmake *m, uint32_t ring, uint16_t kind, uint64_t stamp,
+			 uint32_t name, uint64_t a, uint64_t b, const struct ringmake_payload *p)
 {
 	const uint32_t slots = m->geometry.slots;
 	const uint64_t first = m->heads[ring];
@@ -208,7 +209,8 @@ uint64_t ringmake_record(struct ringmake *m, uint32_t ring, uint16_t kind, uint6
 	return first;
 }
 
-uint64_t ringmake_thread(struct ringmake *m, uint32_t ring, uint64_t stamp, uint32_t tid, const char *name)
+uint64_t ringmake_thread(struct ringmake *m, uint32_t ring, uint64_t stamp, uint32_t tid,
+			 const char *name)
 {
 	struct ring_entry *e = ringmake_entry(m, ring);
 	const uint32_t before = e->tid, number = name ? ringmake_name(m, name) : 0;
@@ -222,23 +224,28 @@ uint64_t ringmake_thread(struct ringmake *m, uint32_t ring, uint64_t stamp, uint
 	return ringmake_record(m, ring, RING_THREAD, stamp, number, tid, before, NULL);
 }
 
-uint64_t ringmake_fiber(struct ringmake *m, uint32_t ring, uint64_t stamp, uint64_t id, const char *name)
+uint64_t ringmake_fiber(struct ringmake *m, uint32_t ring, uint64_t stamp, uint64_t id,
+			const char *name)
 {
 	struct ring_entry *e = ringmake_entry(m, ring);
 	const uint64_t before = e->fiber;
 
 	e->fiber = id;
-	return ringmake_record(m, ring, RING_FIBER, stamp, name ? ringmake_name(m, name) : 0, id, before, NULL);
+	return ringmake_record(m, ring, RING_FIBER, stamp, name ? ringmake_name(m, name) : 0, id,
+			       before, NULL);
 }
 
 uint64_t ringmake_begin(struct ringmake *m, uint32_t ring, uint64_t stamp, const char *name)
 {
-	return ringmake_record(m, ring, RING_REGION_BEGIN, stamp, ringmake_name(m, name), 0, 0, NULL);
+	return ringmake_record(m, ring, RING_REGION_BEGIN, stamp, ringmake_name(m, name), 0, 0,
+			       NULL);
 }
 
-uint64_t ringmake_end(struct ringmake *m, uint32_t ring, uint64_t stamp, const char *name, uint64_t begun)
+uint64_t ringmake_end(struct ringmake *m, uint32_t ring, uint64_t stamp, const char *name,
+		      uint64_t begun)
 {
-	return ringmake_record(m, ring, RING_REGION_END, stamp, ringmake_name(m, name), begun, 0, NULL);
+	return ringmake_record(m, ring, RING_REGION_END, stamp, ringmake_name(m, name), begun, 0,
+			       NULL);
 }
 
 uint8_t *ringmake_bytes(struct ringmake *m, size_t *ret_len)

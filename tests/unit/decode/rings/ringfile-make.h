@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes copies of event rings (common/bundle/ringfile.h) for the tests of their reader: writes records as
- * a producer does, slot by slot, and can leave them half-written, overwritten or wrong. It shares
- * nothing with the library and the daemon but the headers.
+ * Makes copies of event rings (common/bundle/ringfile.h) for the tests of their reader: writes
+ * records as a producer does, slot by slot, and can leave them half-written, overwritten or wrong.
+ * It shares nothing with the library and the daemon but the headers.
  */
 #pragma once
 
@@ -39,21 +39,27 @@ struct ringmake_payload {
 	uint8_t bytes[RING_PAYLOAD_MAX];
 	size_t n;
 };
-void ringmake_field(struct ringmake_payload *p, uint32_t name, uint16_t type, const void *value, size_t bytes);
+void ringmake_field(struct ringmake_payload *p, uint32_t name, uint16_t type, const void *value,
+		    size_t bytes);
 void ringmake_u64(struct ringmake_payload *p, uint32_t name, uint64_t value);
 void ringmake_i64(struct ringmake_payload *p, uint32_t name, int64_t value);
 void ringmake_f64(struct ringmake_payload *p, uint32_t name, double value);
 void ringmake_text(struct ringmake_payload *p, uint32_t name, const char *text);
 
-/* Writes any record; `kind` with its flags, `p` may be NULL. Returns the number of its first slot. */
-uint64_t ringmake_record(struct ringmake *m, uint32_t ring, uint16_t kind, uint64_t stamp, uint32_t name, uint64_t a,
-	uint64_t b, const struct ringmake_payload *p);
+/*
+ * Writes any record; `kind` with its flags, `p` may be NULL. Returns the number of its first slot.
+ */
+uint64_t ringmake_record(struct ringmake *m, uint32_t ring, uint16_t kind, uint64_t stamp,
+			 uint32_t name, uint64_t a, uint64_t b, const struct ringmake_payload *p);
 
 /* The usual ones. A thread takes the ring over from the last one. */
-uint64_t ringmake_thread(struct ringmake *m, uint32_t ring, uint64_t stamp, uint32_t tid, const char *name);
-uint64_t ringmake_fiber(struct ringmake *m, uint32_t ring, uint64_t stamp, uint64_t id, const char *name);
+uint64_t ringmake_thread(struct ringmake *m, uint32_t ring, uint64_t stamp, uint32_t tid,
+			 const char *name);
+uint64_t ringmake_fiber(struct ringmake *m, uint32_t ring, uint64_t stamp, uint64_t id,
+			const char *name);
 uint64_t ringmake_begin(struct ringmake *m, uint32_t ring, uint64_t stamp, const char *name);
-uint64_t ringmake_end(struct ringmake *m, uint32_t ring, uint64_t stamp, const char *name, uint64_t begun);
+uint64_t ringmake_end(struct ringmake *m, uint32_t ring, uint64_t stamp, const char *name,
+		      uint64_t begun);
 
 /* The slot with that number, as long as it is in the ring: to damage it. */
 struct ring_slot *ringmake_slot(struct ringmake *m, uint32_t ring, uint64_t index);

@@ -59,7 +59,8 @@ static void test_nothing_to_convert(void **state)
 
 static void test_values_in_order(void **state)
 {
-	const struct ringfield v[] = {text("bob"), i64(3), f64(1.5), number(RING_FIELD_POINTER, 0xbeef)};
+	const struct ringfield v[] = {text("bob"), i64(3), f64(1.5),
+				      number(RING_FIELD_POINTER, 0xbeef)};
 
 	(void)state;
 	expect("%s: %d of %.2f at %p", v, 4, "bob: 3 of 1.50 at 0xbeef");
@@ -67,7 +68,8 @@ static void test_values_in_order(void **state)
 
 static void test_stars(void **state)
 {
-	const struct ringfield v[] = {i64(6), i64(2), f64(3.14159), i64(-4), text("ab"), i64(-1), text("whole")};
+	const struct ringfield v[] = {i64(6),     i64(2),  f64(3.14159), i64(-4),
+				      text("ab"), i64(-1), text("whole")};
 
 	(void)state;
 	expect("[%*.*f] [%*s] [%.*s]", v, 7, "[  3.14] [ab  ] [whole]");
@@ -107,10 +109,12 @@ static void test_bounds(void **state)
 	bool cut;
 
 	(void)state;
-	assert_int_equal(logformat(out, sizeof(out), "%999999999999999999999d", 23, v, 5, &cut), LOGFORMAT_MAX_WIDTH);
+	assert_int_equal(logformat(out, sizeof(out), "%999999999999999999999d", 23, v, 5, &cut),
+			 LOGFORMAT_MAX_WIDTH);
 	assert_int_equal(logformat(out, sizeof(out), "%.999999999999999999999d", 24, v, 5, &cut),
 		LOGFORMAT_MAX_PRECISION);
-	assert_int_equal(logformat(out, sizeof(out), "%d%*d%*d", 8, v, 5, &cut), 1 + 2 * LOGFORMAT_MAX_WIDTH);
+	assert_int_equal(logformat(out, sizeof(out), "%d%*d%*d", 8, v, 5, &cut),
+			 1 + 2 * LOGFORMAT_MAX_WIDTH);
 	assert_false(cut);
 	assert_int_equal(logformat(out, 10, "%999d", 5, v, 5, &cut), 10);
 	assert_true(cut);
@@ -128,13 +132,16 @@ static void test_texts(void **state)
 
 	(void)state;
 	cut.type = RING_FIELD_TEXT_CUT;
-	expect("<%8s> <%-8s> <%.2s>", (struct ringfield[]){text("abc"), text("abc"), text("abc")}, 3,
-		"<     abc> <abc     > <ab>");
+	expect("<%8s> <%-8s> <%.2s>", (struct ringfield[]){text("abc"), text("abc"), text("abc")},
+	       3, "<     abc> <abc     > <ab>");
 	expect("<%s> <%.3s>", (struct ringfield[]){cut, cut}, 2, "<beginn\xe2\x80\xa6> <beg>");
-	expect("%s", (struct ringfield[]){{.type = RING_FIELD_TEXT, .text = "xyz", .length = 0}}, 1, "");
+	expect("%s", (struct ringfield[]){{.type = RING_FIELD_TEXT, .text = "xyz", .length = 0}}, 1,
+	       "");
 	/* wide ones come as text, or as their number */
-	expect("%lc%lc%lc%lc %ls", (struct ringfield[]){i64('a'), i64(0xe9), i64(0x20ac), text("\xf0\x9f\x98\x80"),
-		text("\xc3\xa9")}, 5, "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80 \xc3\xa9");
+	expect("%lc%lc%lc%lc %ls",
+	       (struct ringfield[]){i64('a'), i64(0xe9), i64(0x20ac), text("\xf0\x9f\x98\x80"),
+				    text("\xc3\xa9")},
+	       5, "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80 \xc3\xa9");
 }
 
 /* ---- as the C library does it, over random conversions */
@@ -151,15 +158,23 @@ static uint64_t random_u64(void)
 
 static uint64_t random_number(void)
 {
-	static const uint64_t some[] = {0, 1, 7, 8, 255, 256, 0x7f, 0x80, 0x7fff, 0x8000, 0x7fffffff, 0x80000000,
-		0xffffffff, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX, (uint64_t)-5};
+	static const uint64_t some[] = {0,          1,           7,
+					8,          255,         256,
+					0x7f,       0x80,        0x7fff,
+					0x8000,     0x7fffffff,  0x80000000,
+					0xffffffff, INT64_MAX,   (uint64_t)INT64_MIN,
+					UINT64_MAX, (uint64_t)-5};
 
-	return random_u64() % 2 ? some[random_u64() % (sizeof(some) / sizeof(some[0]))] : random_u64() >> random_u64() % 64;
+	return random_u64() % 2 ? some[random_u64() % (sizeof(some) / sizeof(some[0]))]
+				: random_u64() >> random_u64() % 64;
 }
 
 static double random_double(void)
 {
-	static const double some[] = {0.0, -0.0, 1.0, -1.5, 0.1, 1e-10, 123456789.0, 1e100, 1.7976931348623157e308, 5e-324};
+	static const double some[] = {0.0,         -0.0,  1.0,
+				      -1.5,        0.1,   1e-10,
+				      123456789.0, 1e100, 1.7976931348623157e308,
+				      5e-324};
 	uint64_t bits = random_u64();
 	double v;
 
@@ -211,7 +226,8 @@ static void say_double(char *out, size_t size, const char *spec, double v)
 
 static void say_pointer(char *out, size_t size, const char *spec, uint64_t v)
 {
-	(void)snprintf(out, size, spec, (void *)(uintptr_t)v); /* NOLINT(performance-no-int-to-ptr) */
+	/* NOLINT(performance-no-int-to-ptr) */
+	(void)snprintf(out, size, spec, (void *)(uintptr_t)v);
 }
 
 static void say_text(char *out, size_t size, const char *spec, const char *v)
@@ -223,7 +239,8 @@ static void say_text(char *out, size_t size, const char *spec, const char *v)
 static void test_as_printf(void **state)
 {
 	static const char *const lengths[] = {"", "hh", "h", "l", "ll", "j", "z", "t"};
-	static const char *const texts[] = {"", "a", "abc", "a longer text than the width is, mostly"};
+	static const char *const texts[] = {"", "a", "abc",
+					    "a longer text than the width is, mostly"};
 	char spec[64], said[2048];
 	struct ringfield v;
 
@@ -277,7 +294,8 @@ static void test_any_bytes(void **state)
 
 	(void)state;
 	for (int i = 0; i < 200000; i++) {
-		const size_t len = random_u64() % sizeof(format), n = random_u64() % 9, size = random_u64() % 600;
+		const size_t len = random_u64() % sizeof(format), n = random_u64() % 9,
+			     size = random_u64() % 600;
 
 		for (size_t k = 0; k < len; k++)
 			format[k] = set[random_u64() % (sizeof(set) - 1)];

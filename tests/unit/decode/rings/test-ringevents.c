@@ -30,19 +30,23 @@ static void print_args(char *out, size_t size, const struct ringevent *ev)
 
 		switch (a->type) {
 		case RINGEVENT_U64:
-			(void)snprintf(out + n, size - n, " %s=%llu", a->key, (unsigned long long)a->value.u64);
+			(void)snprintf(out + n, size - n, " %s=%llu", a->key,
+				       (unsigned long long)a->value.u64);
 			break;
 		case RINGEVENT_I64:
-			(void)snprintf(out + n, size - n, " %s=%lldi", a->key, (long long)a->value.i64);
+			(void)snprintf(out + n, size - n, " %s=%lldi", a->key,
+				       (long long)a->value.i64);
 			break;
 		case RINGEVENT_F64:
 			(void)snprintf(out + n, size - n, " %s=%gf", a->key, a->value.f64);
 			break;
 		case RINGEVENT_TEXT:
-			(void)snprintf(out + n, size - n, " %s='%s'%s", a->key, a->value.text, a->cut ? "..." : "");
+			(void)snprintf(out + n, size - n, " %s='%s'%s", a->key, a->value.text,
+				       a->cut ? "..." : "");
 			break;
 		case RINGEVENT_POINTER:
-			(void)snprintf(out + n, size - n, " %s=%#llx", a->key, (unsigned long long)a->value.u64);
+			(void)snprintf(out + n, size - n, " %s=%#llx", a->key,
+				       (unsigned long long)a->value.u64);
 			break;
 		}
 	}
@@ -56,15 +60,16 @@ static long long since(uint64_t ts)
 /* "TIME TID[/FIBER[=ITS NAME]] WHAT" with times in ms since T0. */
 static void print_event(char *out, size_t size, const struct ringevent *ev)
 {
-	static const char *const kinds[] = {"thread", "begin", "end", "instant", "log", "counter", "task", "done", "flow",
-		"fiber", "trigger", "lost"};
+	static const char *const kinds[] = {"thread", "begin",   "end",     "instant",
+					    "log",    "counter", "task",    "done",
+					    "flow",   "fiber",   "trigger", "lost"};
 	size_t n;
 
 	(void)snprintf(out, size, "%lld %u", since(ev->ts), ev->tid);
 	if (ev->fiber) {
 		n = strlen(out);
-		(void)snprintf(out + n, size - n, "/%llu%s%s", (unsigned long long)ev->fiber, ev->fiber_name ? "=" : "",
-			ev->fiber_name ? ev->fiber_name : "");
+		(void)snprintf(out + n, size - n, "/%llu%s%s", (unsigned long long)ev->fiber,
+			       ev->fiber_name ? "=" : "", ev->fiber_name ? ev->fiber_name : "");
 	}
 	n = strlen(out);
 	(void)snprintf(out + n, size - n, " %s %s", kinds[ev->kind], ev->name ? ev->name : "-");
@@ -79,7 +84,8 @@ static void print_event(char *out, size_t size, const struct ringevent *ev)
 		(void)snprintf(out + n, size - n, " #%llu<%llu", (unsigned long long)ev->task,
 			(unsigned long long)ev->parent);
 	else if (ev->kind == RINGEVENT_FLOW)
-		(void)snprintf(out + n, size - n, " #%llu %u", (unsigned long long)ev->id, ev->flow);
+		(void)snprintf(out + n, size - n, " #%llu %u", (unsigned long long)ev->id,
+			       ev->flow);
 	else if (ev->kind == RINGEVENT_FIBER)
 		(void)snprintf(out + n, size - n, " %llu", (unsigned long long)ev->id);
 	else if (ev->kind == RINGEVENT_LOG)
@@ -92,11 +98,13 @@ static void print_event(char *out, size_t size, const struct ringevent *ev)
 	}
 	print_args(out, size, ev);
 	n = strlen(out);
-	(void)snprintf(out + n, size - n, "%s%s", ev->began_early ? " early" : "", ev->unfinished ? " unfinished" : "");
+	(void)snprintf(out + n, size - n, "%s%s", ev->began_early ? " early" : "",
+		       ev->unfinished ? " unfinished" : "");
 }
 
-static void read_files(struct ringmake **makes, size_t n_makes, const struct clock_bracket *brackets,
-	size_t n_brackets, char *out, size_t size, struct json_object *stats, struct json_object *losses)
+static void read_files(struct ringmake **makes, size_t n_makes,
+		       const struct clock_bracket *brackets, size_t n_brackets, char *out,
+		       size_t size, struct json_object *stats, struct json_object *losses)
 {
 	_cleanup_(ringevents_freep) struct ringevents *r = NULL;
 	uint64_t last = 0, next;
@@ -137,7 +145,8 @@ static uint64_t count_of(struct json_object *o, const char *key)
 /* What comes out of one file, and its losses as JSON. */
 static void expect(struct ringmake *m, const char *events, const char *losses)
 {
-	_cleanup_json_ struct json_object *stats = json_object_new_object(), *lost = json_object_new_object();
+	_cleanup_json_ struct json_object *stats = json_object_new_object(),
+					  *lost = json_object_new_object();
 	static char text[1 << 16];
 
 	read_files(&m, 1, NULL, 0, text, sizeof(text), stats, lost);
@@ -176,12 +185,15 @@ static void test_kinds(void **state)
 	ringmake_text(&p, ringmake_name(m, "path"), "/srv/a\nb");
 	ringmake_field(&p, 0, RING_FIELD_TEXT_CUT, "long", 4);
 	ringmake_field(&p, ringmake_name(m, "at"), RING_FIELD_POINTER, &(uint64_t){0x1000}, 8);
-	ringmake_field(&p, ringmake_name(m, "state"), RING_FIELD_NAME, &(uint32_t){ringmake_name(m, "ready")}, 4);
+	ringmake_field(&p, ringmake_name(m, "state"), RING_FIELD_NAME,
+		       &(uint32_t){ringmake_name(m, "ready")}, 4);
 	ringmake_record(m, 0, RING_REGION_BEGIN, at(2), ringmake_name(m, "inner"), 0, 77, &p);
 	ringmake_record(m, 0, RING_INSTANT, at(3), ringmake_name(m, "ping"), 0, 0, NULL);
 	ringmake_end(m, 0, at(4), "inner", at(2));
-	ringmake_record(m, 0, RING_COUNTER, at(5), ringmake_name(m, "queue"), (uint64_t)-3, 0, NULL);
-	ringmake_record(m, 0, RING_COUNTER | RING_FLAG_F64, at(6), ringmake_name(m, "load"), bits, 0, NULL);
+	ringmake_record(m, 0, RING_COUNTER, at(5), ringmake_name(m, "queue"), (uint64_t)-3, 0,
+			NULL);
+	ringmake_record(m, 0, RING_COUNTER | RING_FLAG_F64, at(6), ringmake_name(m, "load"), bits,
+			0, NULL);
 	ringmake_record(m, 0, RING_TASK_BEGIN, at(7), ringmake_name(m, "job"), 5, 4, NULL);
 	ringmake_record(m, 0, RING_FLOW, at(8), ringmake_name(m, "hand"), 9, RING_FLOW_BEGIN, NULL);
 	ringmake_thread(m, 1, at(9), 1002, NULL);
@@ -193,30 +205,31 @@ static void test_kinds(void **state)
 	p.n = 0;
 	ringmake_text(&p, 0, "bob");
 	ringmake_i64(&p, 0, 12);
-	ringmake_record(m, 0, RING_LOG, at(15), ringmake_name(m, "%s has %d%%"), RING_WARNING, 0, &p);
+	ringmake_record(m, 0, RING_LOG, at(15), ringmake_name(m, "%s has %d%%"), RING_WARNING, 0,
+			&p);
 	p.n = 0;
 	ringmake_text(&p, 0, "100% plain");
 	ringmake_record(m, 0, RING_LOG, at(16), 0, RING_ERROR, 77, &p);
 	expect(m,
-		"0 1001 thread main\n"
-		"1 1001 begin outer\n"
-		"2 1001 begin inner in #77 size=42 left=-7i ratio=0.5f path='/srv/a\\x0ab' ='long'... at=0x1000"
-		" state='ready'\n"
-		"3 1001 instant ping\n"
-		"4 1001 end inner since 2\n"
-		"5 1001 counter queue -3\n"
-		"6 1001 counter load 3.25\n"
-		"7 1001 task job #5<4\n"
-		"8 1001 flow hand #9 0\n"
-		"9 1002 thread -\n"
-		"10 1002 flow hand #9 2\n"
-		"11 1002 done job #5<0 since 7\n"
-		"12 1002 thread worker\n"
-		"13 1001 trigger outer since 1\n"
-		"14 1001 end outer since 1\n"
-		"15 1001 log bob has 12% !2\n"
-		"16 1001 log 100% plain !3\n",
-		"{}");
+	       "0 1001 thread main\n"
+	       "1 1001 begin outer\n"
+	       "2 1001 begin inner in #77 size=42 left=-7i ratio=0.5f path='/srv/a\\x0ab' ='long'... at=0x1000"
+	       " state='ready'\n"
+	       "3 1001 instant ping\n"
+	       "4 1001 end inner since 2\n"
+	       "5 1001 counter queue -3\n"
+	       "6 1001 counter load 3.25\n"
+	       "7 1001 task job #5<4\n"
+	       "8 1001 flow hand #9 0\n"
+	       "9 1002 thread -\n"
+	       "10 1002 flow hand #9 2\n"
+	       "11 1002 done job #5<0 since 7\n"
+	       "12 1002 thread worker\n"
+	       "13 1001 trigger outer since 1\n"
+	       "14 1001 end outer since 1\n"
+	       "15 1001 log bob has 12% !2\n"
+	       "16 1001 log 100% plain !3\n",
+	       "{}");
 }
 
 /* ---- regions whose other half is missing */
@@ -231,7 +244,8 @@ static void overwrite(struct ringmake *m, uint32_t ring, uint64_t ms)
 static void test_begin_overwritten(void **state)
 {
 	_cleanup_(ringmake_freep) struct ringmake *m = make(64);
-	_cleanup_json_ struct json_object *losses = json_object_new_object(), *stats = json_object_new_object();
+	_cleanup_json_ struct json_object *losses = json_object_new_object(),
+					  *stats = json_object_new_object();
 	const struct clock_bracket bracket = {.source = at(8), .monotonic = at(8)};
 	static char text[1 << 16];
 	char *p;
@@ -258,7 +272,9 @@ static void test_begin_overwritten(void **state)
 		"12 1001 begin step since 11 early\n"
 		"12 1001 lost 70\n"
 		"12 1001 thread main\n");
-	assert_non_null(strstr(p + 1, "20 1001 end step since 11\n30 1001 end loop since 5\n31 1001 end life since 1\n"));
+	assert_non_null(strstr(
+		p + 1,
+		"20 1001 end step since 11\n30 1001 end loop since 5\n31 1001 end life since 1\n"));
 	assert_int_equal(count_of(losses, "events_overwritten"), 70);
 	/* the daemon has looked since 8: what began then is drawn then */
 	read_files(&m, 1, &bracket, 1, text, sizeof(text), stats, losses);
@@ -432,7 +448,8 @@ static void test_fibers(void **state)
 static void test_fiber_at_the_edge(void **state)
 {
 	_cleanup_(ringmake_freep) struct ringmake *m = make(64);
-	_cleanup_json_ struct json_object *losses = json_object_new_object(), *stats = json_object_new_object();
+	_cleanup_json_ struct json_object *losses = json_object_new_object(),
+					  *stats = json_object_new_object();
 	static char text[1 << 16];
 
 	(void)state;
@@ -451,14 +468,17 @@ static void test_fiber_at_the_edge(void **state)
 	ringmake_fiber(m, 0, at(13), 5, "fiber A");
 	read_files(&m, 1, NULL, 0, text, sizeof(text), stats, losses);
 	assert_non_null(strstr(text, "6 1001/5=fiber A begin a since 5 early\n"));
-	assert_non_null(strstr(text, "10 1001/5=fiber A end a since 5\n11 1001 fiber  0\n12 1002/6 end a since 5\n"));
+	assert_non_null(strstr(
+		text,
+		"10 1001/5=fiber A end a since 5\n11 1001 fiber  0\n12 1002/6 end a since 5\n"));
 	assert_non_null(strstr(text, "6 1001/5=fiber A thread thread\n"));
 }
 
 static void test_ring_taken_over(void **state)
 {
 	_cleanup_(ringmake_freep) struct ringmake *m = make(64);
-	_cleanup_json_ struct json_object *losses = json_object_new_object(), *stats = json_object_new_object();
+	_cleanup_json_ struct json_object *losses = json_object_new_object(),
+					  *stats = json_object_new_object();
 	static char text[1 << 16];
 
 	(void)state;
@@ -557,7 +577,10 @@ static void test_names(void **state)
 	ringmake_record(m, 0, RING_LOG, at(3), UINT32_MAX, RING_INFO, 0, NULL);
 	ringmake_u64(&p, 99, 1);
 	ringmake_field(&p, 0, RING_FIELD_NAME, &(uint32_t){12345}, 4);
-	ringmake_record(m, 0, RING_INSTANT, at(4), ringmake_name(m, "\xe2\x80\xae" "evil"), 0, 0, &p);
+	ringmake_record(m, 0, RING_INSTANT, at(4),
+			ringmake_name(m, "\xe2\x80\xae"
+					 "evil"),
+			0, 0, &p);
 	ringmake_record(m, 0, RING_LOG, at(5), ringmake_name(m, "%d\n"), 99, 0, &p);
 	p.n = 0;
 	ringmake_u64(&p, 0, 1);
@@ -613,12 +636,14 @@ static void test_arguments_over_the_limit(void **state)
 
 static void test_two_programs(void **state)
 {
-	const struct ringmake_options o[] = {
-		{.pid = 1000, .clock = RING_CLOCK_TSC}, {.pid = 2000, .clock = RING_CLOCK_MONOTONIC_RAW}};
+	const struct ringmake_options o[] = {{.pid = 1000, .clock = RING_CLOCK_TSC},
+					     {.pid = 2000, .clock = RING_CLOCK_MONOTONIC_RAW}};
 	const struct clock_bracket brackets[] = {{.source = 3 * at(0), .monotonic = at(0)},
 		{.source = 3 * at(100), .monotonic = at(100)}};
-	_cleanup_(ringmake_freep) struct ringmake *a = ringmake_new(&o[0]), *b = ringmake_new(&o[1]);
-	_cleanup_json_ struct json_object *losses = json_object_new_object(), *stats = json_object_new_object();
+	_cleanup_(ringmake_freep) struct ringmake *a = ringmake_new(&o[0]),
+						  *b = ringmake_new(&o[1]);
+	_cleanup_json_ struct json_object *losses = json_object_new_object(),
+					  *stats = json_object_new_object();
 	struct ringmake *both[] = {a, b};
 	static char text[1 << 16];
 
@@ -661,7 +686,8 @@ static void test_two_programs(void **state)
 static void test_not_a_copy(void **state)
 {
 	_cleanup_(ringevents_freep) struct ringevents *r = NULL;
-	_cleanup_json_ struct json_object *losses = json_object_new_object(), *stats = json_object_new_object();
+	_cleanup_json_ struct json_object *losses = json_object_new_object(),
+					  *stats = json_object_new_object();
 	_cleanup_close_ int empty = io_memfd("empty");
 	struct ringevent ev;
 

@@ -151,7 +151,8 @@ static void test_header(void **state)
 /* A ring that is not there, or not whole, is left out; the others stay. */
 static void test_table(void **state)
 {
-	_cleanup_(ringmake_freep) struct ringmake *m = ringmake_new(&(struct ringmake_options){.rings = 4});
+	_cleanup_(ringmake_freep) struct ringmake *m =
+		ringmake_new(&(struct ringmake_options){.rings = 4});
 	_cleanup_free_ uint8_t *data = NULL;
 	struct ringfile_ring *table;
 	size_t len;
@@ -386,9 +387,12 @@ static void test_fields(void **state)
 	ringmake_text(&p, 2, "");
 	ringmake_text(&p, 3, "odd");
 	ringmake_f64(&p, 4, 2.5);
-	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.type == RING_FIELD_U64 && f.value == 5);
-	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.name == 2 && f.length == 0);
-	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.name == 3 && f.length == 3);
+	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.type == RING_FIELD_U64 &&
+		    f.value == 5);
+	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.name == 2 &&
+		    f.length == 0);
+	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.name == 3 &&
+		    f.length == 3);
 	assert_true(ringfield_next(p.bytes, p.n, &pos, &f, &broken) && f.type == RING_FIELD_F64);
 	assert_true(f.f64 > 2.4 && f.f64 < 2.6);
 	assert_false(ringfield_next(p.bytes, p.n, &pos, &f, &broken));
@@ -402,12 +406,20 @@ static void test_broken_fields(void **state)
 {
 	static const struct {
 		uint16_t type, bytes;
-	} wrong[] = {{RING_FIELD_U64, 4}, {RING_FIELD_F64, 0}, {RING_FIELD_POINTER, 9}, {RING_FIELD_NAME, 8},
-		{RING_FIELD_TEXT, 21}, {RING_FIELD_TEXT, UINT16_MAX}, {8, 4}, {UINT16_MAX, 0}};
+	} wrong[] = {{RING_FIELD_U64, 4},
+		     {RING_FIELD_F64, 0},
+		     {RING_FIELD_POINTER, 9},
+		     {RING_FIELD_NAME, 8},
+		     {RING_FIELD_TEXT, 21},
+		     {RING_FIELD_TEXT, UINT16_MAX},
+		     {8, 4},
+		     {UINT16_MAX, 0}};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-		const struct ring_field head = {.name = 1, .type = wrong[i].type, .bytes = wrong[i].bytes};
+		const struct ring_field head = {.name = 1,
+						.type = wrong[i].type,
+						.bytes = wrong[i].bytes};
 		uint8_t *payload = calloc(1, RING_CONT_BYTES);
 		struct ringfield f;
 		bool broken = false;
@@ -425,7 +437,10 @@ static void test_broken_fields(void **state)
 
 static void test_clock(void **state)
 {
-	/* 3 a ns, but the second from 4 to 5 had 3.000003; a bracket of another boot, one that is too late */
+	/*
+	 * 3 a ns, but the second from 4 to 5 had 3.000003; a bracket of another boot, one that is
+	 * too late
+	 */
 	const struct clock_bracket brackets[] = {
 		{.source = 15000003000, .monotonic = 5000000000},
 		{.source = 12000000000, .monotonic = 4000000000},
@@ -448,7 +463,8 @@ static void test_clock(void **state)
 	assert_true(ringclock_place(&c, 15000003000, &ns) && ns == 5000000000);
 	assert_true(ringclock_place(&c, 27015003000, &ns) && ns == 9005000000);
 	/* before the series: its rate goes on */
-	assert_true(ringclock_place(&c, 9000000000, &ns) && ns > 3000000000 - 2000 && ns < 3000000000 + 2000);
+	assert_true(ringclock_place(&c, 9000000000, &ns) && ns > 3000000000 - 2000 &&
+		    ns < 3000000000 + 2000);
 	/* a little after the copy, and much */
 	assert_true(ringclock_place(&c, 27030006000, &ns) && ns == 9010001000);
 	assert_false(ringclock_place(&c, 27130003000, &ns));
@@ -489,7 +505,9 @@ static void test_clock_start(void **state)
 	/* booted 1000 s ago, of which 400 s in suspend; the process was started 100 s ago */
 	const struct clock_bracket b = {
 		.source = 600000000000, .monotonic = 600000000000, .boottime = 1000000000000};
-	struct ringfile_header h = {.clock = RING_CLOCK_MONOTONIC_RAW, .start_time = 90000, .end_raw_ns = 600000000000};
+	struct ringfile_header h = {.clock = RING_CLOCK_MONOTONIC_RAW,
+				    .start_time = 90000,
+				    .end_raw_ns = 600000000000};
 	struct ringclock c;
 	uint64_t ns;
 

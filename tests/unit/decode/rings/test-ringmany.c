@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs that write what costs most: a quarter of a million of one thing. Where the work grew with
- * the square of that, these would not come to an end.
+ * Programs that write what costs most: a quarter of a million of one thing. Where the work grew
+ * with the square of that, these would not come to an end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +76,8 @@ static void task_ends(struct ringmake *m, uint32_t i)
 
 static void one_task(struct ringmake *m, uint32_t i)
 {
-	ringmake_record(m, 0, i % 2 ? RING_TASK_END : RING_TASK_BEGIN, T0 + i, name, 1, i % 2 ? T0 + i - 1 : 0, NULL);
+	ringmake_record(m, 0, i % 2 ? RING_TASK_END : RING_TASK_BEGIN, T0 + i, name, 1,
+			i % 2 ? T0 + i - 1 : 0, NULL);
 }
 
 static void fibers(struct ringmake *m, uint32_t i)
@@ -102,12 +103,14 @@ static void names(struct ringmake *m, uint32_t i)
 /* Spans that are not there. */
 static void spans(struct ringmake *m, uint32_t i)
 {
-	ringmake_record(m, 0, RING_INSTANT | RING_SPAN_MAX << RING_SPAN_SHIFT, T0, name, 0, 0, NULL);
+	ringmake_record(m, 0, RING_INSTANT | RING_SPAN_MAX << RING_SPAN_SHIFT, T0, name, 0, 0,
+			NULL);
 }
 
 static void orphans(struct ringmake *m, uint32_t i)
 {
-	ringmake_record(m, 0, i ? RING_CONT : RING_INSTANT | RING_SPAN_MAX << RING_SPAN_SHIFT, T0, name, 0, 0, NULL);
+	ringmake_record(m, 0, i ? RING_CONT : RING_INSTANT | RING_SPAN_MAX << RING_SPAN_SHIFT, T0,
+			name, 0, 0, NULL);
 }
 
 /* Falling, and in steps that are too large. */
@@ -130,7 +133,8 @@ static size_t run(write_fn write, uint64_t memory, struct json_object **ret_loss
 	const struct ringmake_options o = {.rings = 1, .slots = SLOTS};
 	_cleanup_(ringmake_freep) struct ringmake *m = ringmake_new(&o);
 	_cleanup_(ringevents_freep) struct ringevents *r = NULL;
-	_cleanup_json_ struct json_object *stats = json_object_new_object(), *losses = json_object_new_object();
+	_cleanup_json_ struct json_object *stats = json_object_new_object(),
+					  *losses = json_object_new_object();
 	_cleanup_close_ int fd = -1;
 	struct budget budget = {.max = memory};
 	struct ringevent ev;
@@ -189,11 +193,14 @@ static void test_many(void **state)
 		size_t n = run(cases[i].write, 512 << 20, &losses);
 
 		if (n != cases[i].events || count_of(losses, cases[i].loss) != cases[i].lost)
-			fail_msg("case %zu: %zu events, %s", i, n, json_object_to_json_string(losses));
+			fail_msg("case %zu: %zu events, %s", i, n,
+				 json_object_to_json_string(losses));
 	}
 }
 
-/* Less memory than it takes: what does not fit is counted, and that it is no more than it may be. */
+/*
+ * Less memory than it takes: what does not fit is counted, and that it is no more than it may be.
+ */
 static void test_small_budget(void **state)
 {
 	static const write_fn writes[] = {begins, ends_inside_out, fibers, task_ends, names};

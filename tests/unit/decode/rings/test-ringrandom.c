@@ -103,15 +103,16 @@ static void write_record(struct program *p, struct event *e, uint16_t kind, uint
 	if (random_below(4) == 0 && (kind == RING_REGION_BEGIN || kind == RING_INSTANT))
 		for (uint64_t i = 0; i <= random_below(6); i++)
 			ringmake_u64(&payload, ringmake_name(p->make, "key"), e->ts + i);
-	e->slot = ringmake_record(
-		p->make, e->ring, kind, stamp_of(p, e->ts), ringmake_name(p->make, e->name), a, b, &payload);
+	e->slot = ringmake_record(p->make, e->ring, kind, stamp_of(p, e->ts),
+				  ringmake_name(p->make, e->name), a, b, &payload);
 	assert_int_equal(e->slot, head);
 	e->span = (uint32_t)(ringmake_ring(p->make, e->ring)->head_before - head);
 }
 
 static struct stack *stack_of(struct program *p, uint32_t ring)
 {
-	return p->threads[ring].fiber ? &p->fibers[p->threads[ring].fiber].stack : &p->threads[ring].own;
+	return p->threads[ring].fiber ? &p->fibers[p->threads[ring].fiber].stack
+				      : &p->threads[ring].own;
 }
 
 static void take_thread(struct program *p, uint32_t ring)
@@ -274,12 +275,14 @@ static struct lines lines_new(void)
 static void line_add(struct lines *l, const struct ringevent *ev)
 {
 	assert_true(l->n < 2 * (size_t)MAX_EVENTS);
-	(void)snprintf(l->v[l->n++], LINE, "%llu %u %u/%llu %s %llu %llu%s%s", (unsigned long long)ev->ts,
-		(unsigned)ev->kind, ev->tid, (unsigned long long)ev->fiber, ev->name,
-		(unsigned long long)(ev->kind == RINGEVENT_COUNTER ? ev->value.u64
-				: ev->kind == RINGEVENT_FIBER	   ? ev->id
-								   : ev->task),
-		(unsigned long long)ev->began, ev->began_early ? " early" : "", ev->unfinished ? " unfinished" : "");
+	(void)snprintf(l->v[l->n++], LINE, "%llu %u %u/%llu %s %llu %llu%s%s",
+		       (unsigned long long)ev->ts, (unsigned)ev->kind, ev->tid,
+		       (unsigned long long)ev->fiber, ev->name,
+		       (unsigned long long)(ev->kind == RINGEVENT_COUNTER ? ev->value.u64
+					    : ev->kind == RINGEVENT_FIBER ? ev->id
+									  : ev->task),
+		       (unsigned long long)ev->began, ev->began_early ? " early" : "",
+		       ev->unfinished ? " unfinished" : "");
 }
 
 static int line_compare(const void *a, const void *b)
@@ -294,17 +297,20 @@ static void mark_seen(struct program *p)
 		const struct ringfile_ring *r = ringmake_ring(p->make, e->ring);
 		uint64_t oldest = r->head_before > p->slots ? r->head_before - p->slots : 0;
 
-		if (r->head_after + RING_SPAN_MAX > p->slots && r->head_after + RING_SPAN_MAX - p->slots > oldest)
+		if (r->head_after + RING_SPAN_MAX > p->slots &&
+		    r->head_after + RING_SPAN_MAX - p->slots > oldest)
 			oldest = r->head_after + RING_SPAN_MAX - p->slots;
 		e->seen = e->slot >= oldest && e->slot + e->span <= r->head_before;
 	}
 }
 
-static void expect_event(struct lines *l, const struct program *p, const struct event *e, uint64_t floor)
+static void expect_event(struct lines *l, const struct program *p, const struct event *e,
+			 uint64_t floor)
 {
 	const struct event *other = e->other < 0 ? NULL : &p->events[e->other];
 	bool end = e->kind == RINGEVENT_REGION_END || e->kind == RINGEVENT_TASK_END;
-	struct ringevent ev = {.kind = e->kind, .ts = e->ts, .tid = e->tid, .fiber = e->fiber, .name = e->name};
+	struct ringevent ev = {
+		.kind = e->kind, .ts = e->ts, .tid = e->tid, .fiber = e->fiber, .name = e->name};
 
 	ev.task = ev.value.u64 = ev.id = e->value;
 	if (end)
@@ -491,8 +497,8 @@ static int head_compare(const void *a, const void *b)
 }
 
 /*
- * Of the events that were not hit all come out but ends of regions and tasks, and those are
- * counted where they do not: a begin, a switch of fibers or a time may have been hit that they need.
+ * Of the events that were not hit all come out but ends of regions and tasks, and those are counted
+ * where they do not: a begin, a switch of fibers or a time may have been hit that they need.
  */
 static void test_damaged_copies(void **state)
 {
@@ -521,16 +527,18 @@ static void test_damaged_copies(void **state)
 
 			if (!e->seen || e->kind == RINGEVENT_THREAD)
 				continue;
-			(void)snprintf(head, sizeof(head), "%llu %u ", (unsigned long long)e->ts, (unsigned)e->kind);
+			(void)snprintf(head, sizeof(head), "%llu %u ", (unsigned long long)e->ts,
+				       (unsigned)e->kind);
 			if (bsearch(head, got.v, got.n, LINE, head_compare)) {
 				kept++;
 				continue;
 			}
-			assert_true(e->kind == RINGEVENT_REGION_END || e->kind == RINGEVENT_TASK_END);
+			assert_true(e->kind == RINGEVENT_REGION_END ||
+				    e->kind == RINGEVENT_TASK_END);
 			ends_missing++;
 		}
-		assert_true(ends_missing <=
-			count_of(losses, "regions_crossing") + count_of(losses, "ends_without_begin"));
+		assert_true(ends_missing <= count_of(losses, "regions_crossing") +
+						    count_of(losses, "ends_without_begin"));
 		missing += ends_missing;
 		free(got.v);
 	}
@@ -538,7 +546,10 @@ static void test_damaged_copies(void **state)
 	assert_true(missing < kept / 50);
 }
 
-/* Nothing but random bytes in the rings, the directory and the names: no more is asked than that it ends. */
+/*
+ * Nothing but random bytes in the rings, the directory and the names: no more is asked than that it
+ * ends.
+ */
 static void test_noise(void **state)
 {
 	(void)state;
@@ -559,7 +570,8 @@ static void test_noise(void **state)
 			if (run % 2 || random_below(20) == 0)
 				data[i] = (uint8_t)random_below(256);
 		/* with the right sequences more of it looks like slots */
-		for (size_t i = len - (size_t)512 * RING_SLOT_BYTES; run % 3 && i < len; i += RING_SLOT_BYTES) {
+		for (size_t i = len - (size_t)512 * RING_SLOT_BYTES; run % 3 && i < len;
+		     i += RING_SLOT_BYTES) {
 			data[i + 12] = (uint8_t)(1 + random_below(RING_CONT));
 			data[i + 14] = (uint8_t)(1 + random_below(2));
 			data[i + 15] = 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Python's functions stand where they were called from, or it is said that this is not known; whatever the words are, nothing is read beyond them. */
+/*
+ * Python's functions stand where they were called from, or it is said that this is not known;
+ * whatever the words are, nothing is read beyond them.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -25,8 +28,10 @@
 static struct stacktab *st;
 static struct budget budget = {.max = 64 << 20};
 static struct python python;
-static const struct perfattr sched = {.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_BPF_OUTPUT};
-static const struct perfattr clock_attr = {.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_CPU_CLOCK};
+static const struct perfattr sched = {.type = PERF_TYPE_SOFTWARE,
+				      .config = PERF_COUNT_SW_BPF_OUTPUT};
+static const struct perfattr clock_attr = {.type = PERF_TYPE_SOFTWARE,
+					   .config = PERF_COUNT_SW_CPU_CLOCK};
 
 static int setup(void **state)
 {
@@ -44,13 +49,22 @@ static int teardown(void **state)
 	return 0;
 }
 
-static bool add(uint64_t id, const void *name, size_t bytes, uint8_t kind, const char *file, uint32_t line, bool cut)
+static bool add(uint64_t id, const void *name, size_t bytes, uint8_t kind, const char *file,
+		uint32_t line, bool cut)
 {
 	const struct tracerd_sched_event e = {.magic = SCHEDEV_MAGIC, .kind = SCHEDEV_FUNCTION};
-	struct python_function f = {.id = id, .line = line, .name_bytes = (uint16_t)bytes, .name_kind = kind, .file_bytes = (uint16_t)strlen(file),
-		.file_kind = 1, .name_cut = cut, .file_cut = cut};
+	struct python_function f = {.id = id,
+				    .line = line,
+				    .name_bytes = (uint16_t)bytes,
+				    .name_kind = kind,
+				    .file_bytes = (uint16_t)strlen(file),
+				    .file_kind = 1,
+				    .name_cut = cut,
+				    .file_cut = cut};
 	uint8_t raw[sizeof(e) + sizeof(f)];
-	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .attr = &sched, .sample = {.raw = raw, .raw_size = sizeof(raw)}};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE,
+			       .attr = &sched,
+			       .sample = {.raw = raw, .raw_size = sizeof(raw)}};
 
 	memcpy(f.name, name, bytes < sizeof(f.name) ? bytes : sizeof(f.name));
 	memcpy(f.file, file, strlen(file));
@@ -70,8 +84,12 @@ static size_t payload(uint8_t *raw, uint64_t head, const uint64_t *words, size_t
 	return 16 + n * 8;
 }
 
-/* The stack as the walk pushes it: native frames are "C" for the interpreter's loop, others by their letter, the outermost first. */
-static const char *draw(uint64_t head, const uint64_t *words, size_t n, const char *native, bool whole)
+/*
+ * The stack as the walk pushes it: native frames are "C" for the interpreter's loop, others by
+ * their letter, the outermost first.
+ */
+static const char *draw(uint64_t head, const uint64_t *words, size_t n, const char *native,
+			bool whole)
 {
 	static char text[1024];
 	uint8_t raw[16 + WORDS_MAX * 8 + 4];
@@ -89,7 +107,9 @@ static const char *draw(uint64_t head, const uint64_t *words, size_t n, const ch
 	for (size_t i = 0; i < len; i++) {
 		const char name[2] = {native[i], 0};
 
-		stack = stacktab_push(st, stack, stacktab_frame(st, &(struct frame_info){.name = name, .object = "n"}));
+		stack = stacktab_push(st, stack,
+				      stacktab_frame(st, &(struct frame_info){.name = name,
+									      .object = "n"}));
 		if (native[i] == 'C')
 			stack = python_push_call(&python, &part, --calls, stack);
 	}
@@ -108,9 +128,11 @@ static const char *draw(uint64_t head, const uint64_t *words, size_t n, const ch
 static void test_place(void **state)
 {
 	/* 3.11: the outermost frame of a call says so; 3.12 on: a border follows it */
-	const uint64_t old[] = {3, 2 | PYTHON_ENTRY, 1 | PYTHON_ENTRY}, new[] = {3, 2, SHIM, 1, SHIM}, empty[] = {SHIM, 1, SHIM};
+	const uint64_t old[] = {3, 2 | PYTHON_ENTRY, 1 | PYTHON_ENTRY},
+		       new[] = {3, 2, SHIM, 1, SHIM}, empty[] = {SHIM, 1, SHIM};
 	const uint64_t unknown[] = {0, 1 | PYTHON_ENTRY}, own[] = {3, 9, 1 | PYTHON_ENTRY};
-	const uint64_t complete = PYTHON_HEAD_WORD(PYTHON_COMPLETE, 0), deep = PYTHON_HEAD_WORD(PYTHON_DEEP, 0);
+	const uint64_t complete = PYTHON_HEAD_WORD(PYTHON_COMPLETE, 0),
+		       deep = PYTHON_HEAD_WORD(PYTHON_DEEP, 0);
 	static const char lost[] = "[Python functions: where among the others is not known]";
 	char want[256];
 
@@ -133,31 +155,44 @@ static void test_place(void **state)
 	assert_string_equal(draw(complete | 3, old, 3, "", true), want);
 	assert_int_equal(python.without_place, 3);
 	/* without the outer native part: from within, and what is outside is outside */
-	assert_string_equal(draw(complete | PYTHON_NATIVE_CUT | 3, old, 3, "xCy", true), "a x C b c y");
+	assert_string_equal(draw(complete | PYTHON_NATIVE_CUT | 3, old, 3, "xCy", true),
+			    "a x C b c y");
 	assert_string_equal(draw(complete | 3, old, 3, "xCy", false), "a x C b c y");
 	/* there the innermost call may have no frame yet */
 	(void)snprintf(want, sizeof(want), "%s a b c x C", lost);
 	assert_string_equal(draw(complete | PYTHON_NATIVE_CUT | 3, old, 3, "xC", true), want);
 	/* of Python's the outermost are missing */
-	assert_string_equal(draw(deep | 2, old, 2, "mCxCy", true), "m C [Python callers unknown] x C b c y");
-	assert_string_equal(draw(deep | 1, old, 1, "mCxCy", true), "m C [Python callers unknown] x C [Python callers unknown] c y");
-	assert_string_equal(draw(complete | 2, unknown, 2, "mCy", true), "m C a [Python function without a name] y");
+	assert_string_equal(draw(deep | 2, old, 2, "mCxCy", true),
+			    "m C [Python callers unknown] x C b c y");
+	assert_string_equal(draw(deep | 1, old, 1, "mCxCy", true),
+			    "m C [Python callers unknown] x C [Python callers unknown] c y");
+	assert_string_equal(draw(complete | 2, unknown, 2, "mCy", true),
+			    "m C a [Python function without a name] y");
 	assert_int_equal(python.without_name, 1);
 	/* what the interpreter runs for itself */
 	assert_string_equal(draw(complete | 3, own, 3, "mCy", true), "m C a c y");
 	/* the loop itself is at work, or may be, between two functions */
-	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "mCxC", true), "m C [Python functions not known] x C [Python functions not known]");
-	assert_string_equal(draw(deep | PYTHON_STOPPED | 2, old, 2, "mCxC", true), "m C [Python functions not known] x C [Python functions not known]");
+	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "mCxC", true),
+			    "m C [Python functions not known] x C [Python functions not known]");
+	assert_string_equal(draw(deep | PYTHON_STOPPED | 2, old, 2, "mCxC", true),
+			    "m C [Python functions not known] x C [Python functions not known]");
 	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "", true), "");
-	/* Who runs has a frame: a loop too many is one that the list has nothing of, and where is not known. */
-	assert_string_equal(draw(complete | PYTHON_RUNS | 3, old, 3, "mCxCyC", true),
-			    "[Python functions: where among the others is not known] a b c m C x C y C");
+	/*
+	 * Who runs has a frame: a loop too many is one that the list has nothing of, and where is
+	 * not known.
+	 */
+	assert_string_equal(
+		draw(complete | PYTHON_RUNS | 3, old, 3, "mCxCyC", true),
+		"[Python functions: where among the others is not known] a b c m C x C y C");
 	assert_int_equal(python.not_found[PYTHON_BETWEEN], 3);
 	/* or it has called something meanwhile */
-	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "mCxCy", true), "m C a x C b c y");
+	assert_string_equal(draw(complete | PYTHON_STOPPED | 3, old, 3, "mCxCy", true),
+			    "m C a x C b c y");
 	/* nothing was found */
-	assert_string_equal(draw(PYTHON_HEAD_WORD(PYTHON_BETWEEN, 0), old, 0, "mCy", true), "m C [Python functions not known] y");
-	assert_string_equal(draw(PYTHON_HEAD_WORD(PYTHON_NO_THREAD, 0), old, 0, "mCy", true), "m C [Python functions not known] y");
+	assert_string_equal(draw(PYTHON_HEAD_WORD(PYTHON_BETWEEN, 0), old, 0, "mCy", true),
+			    "m C [Python functions not known] y");
+	assert_string_equal(draw(PYTHON_HEAD_WORD(PYTHON_NO_THREAD, 0), old, 0, "mCy", true),
+			    "m C [Python functions not known] y");
 	assert_string_equal(draw(PYTHON_HEAD_WORD(PYTHON_NO_THREAD, 0), old, 0, "my", true), "m y");
 	assert_int_equal(python.not_found[PYTHON_NO_THREAD], 1);
 }
@@ -201,7 +236,9 @@ static void test_names(void **state)
 static void test_hostile(void **state)
 {
 	uint8_t raw[16 + WORDS_MAX * 8];
-	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .attr = &clock_attr, .sample = {.raw = raw}};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE,
+			       .attr = &clock_attr,
+			       .sample = {.raw = raw}};
 	struct python_part part;
 
 	(void)state;
@@ -212,8 +249,11 @@ static void test_hostile(void **state)
 		uint32_t calls = (uint32_t)random() % 8, stack;
 
 		for (size_t i = 0; i < n; i++)
-			words[i] = (uint64_t)random() % 12 | (random() & 1 ? PYTHON_ENTRY : 0) | (random() % 4 ? 0 : PYTHON_BORDER);
-		ev.sample.raw_size = (uint32_t)payload(raw, PYTHON_HEAD | ((uint64_t)random() & 0xffffffff) % (1u << 26), words, n);
+			words[i] = (uint64_t)random() % 12 | (random() & 1 ? PYTHON_ENTRY : 0) |
+				   (random() % 4 ? 0 : PYTHON_BORDER);
+		ev.sample.raw_size = (uint32_t)
+			payload(raw, PYTHON_HEAD | ((uint64_t)random() & 0xffffffff) % (1u << 26),
+				words, n);
 		if (round & 1)
 			ev.sample.raw_size = (uint32_t)random() % (ev.sample.raw_size + 1);
 		if (round % 3 == 0)
@@ -234,9 +274,25 @@ static void test_hostile(void **state)
 /* The daemon takes a layout as it was told, and none that would lead beyond what is read. */
 static void test_layout(void **state)
 {
-	const struct python_layout layout = {.interpreters = 632, .next_interpreter = 7264, .threads = 7344, .next = 8, .interpreter = 16, .native_id = 160,
-		.frame = 72, .frame_within = PYTHON_NONE, .code = 0, .previous = 8, .owner = 70, .is_entry = PYTHON_NONE, .top = 64, .file = 112,
-		.name = 128, .line = 68, .version = 92, .ascii = 40, .other = 56};
+	const struct python_layout layout = {.interpreters = 632,
+					     .next_interpreter = 7264,
+					     .threads = 7344,
+					     .next = 8,
+					     .interpreter = 16,
+					     .native_id = 160,
+					     .frame = 72,
+					     .frame_within = PYTHON_NONE,
+					     .code = 0,
+					     .previous = 8,
+					     .owner = 70,
+					     .is_entry = PYTHON_NONE,
+					     .top = 64,
+					     .file = 112,
+					     .name = 128,
+					     .line = 68,
+					     .version = 92,
+					     .ascii = 40,
+					     .other = 56};
 	struct python_layout got;
 	struct json_object *array = python_layout_json(&layout);
 	const size_t n = json_object_array_length(array);
@@ -248,9 +304,12 @@ static void test_layout(void **state)
 		static const int64_t bad[] = {-1, 1 << 20, INT64_MAX, 65534, 4096};
 
 		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
-			struct json_object *was = json_object_get(json_object_array_get_idx(array, i));
+			struct json_object *was =
+				json_object_get(json_object_array_get_idx(array, i));
 
-			assert_int_equal(json_object_array_put_idx(array, i, json_object_new_int64(bad[k])), 0);
+			assert_int_equal(json_object_array_put_idx(array, i,
+								   json_object_new_int64(bad[k])),
+					 0);
 			/* where something lies in the large structures may be far */
 			if (i >= 3 || bad[k] < 0 || bad[k] == INT64_MAX || bad[k] == 65534)
 				assert_int_equal(python_layout_parse(array, &got), -EBADMSG);

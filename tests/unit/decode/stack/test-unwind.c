@@ -104,7 +104,8 @@ static int setup(void **state)
 	code.pid = 1;
 	code.serial = 1;
 	code.perfmap_tried = true;
-	return stack_top && stacktab_new(0, &st) == 0 && images_new(&files, &budget, &images) == 0 &&
+	return stack_top && stacktab_new(0, &st) == 0 &&
+			       images_new(&files, &budget, &images) == 0 &&
 			       resolver_new(st, images, &files, true, &budget, &resolver) == 0 &&
 			       address_space_new(&budget, &space) == 0
 		       ? 0
@@ -218,7 +219,8 @@ static void test_own_stack(void **state)
 	read_maps();
 	align_trace();
 	s = sample_of();
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_DONE);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n),
+			 UNWIND_DONE);
 	assert_string_equal(name_of(frames[0]), "chain_inner");
 	assert_string_equal(name_of(frames[1]), "chain_middle");
 	assert_string_equal(name_of(frames[2]), "chain_outer");
@@ -262,7 +264,8 @@ static void test_through_a_signal(void **state)
 	assert_int_equal(sigaction(SIGUSR1, &sa, NULL), 0);
 	(void)victim(1);
 	s = sample_of();
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_DONE);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n),
+			 UNWIND_DONE);
 	for (uint32_t i = 0; i < n; i++) {
 		handler |= strcmp(name_of(frames[i]), "on_signal") == 0;
 		below |= handler && strcmp(name_of(frames[i]), "interrupted") == 0;
@@ -283,15 +286,18 @@ static void test_cut_and_damaged(void **state)
 	align_trace();
 	s = sample_of();
 	s.stack_size = 64;
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_NO_STACK);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n),
+			 UNWIND_NO_STACK);
 	assert_true(n >= 1);
 	s = sample_of();
 	s.regs_mask = 1;
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_NO_REGS);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n),
+			 UNWIND_NO_REGS);
 	assert_int_equal(n, 0);
 	s = sample_of();
 	s.regs_abi = PERF_SAMPLE_REGS_ABI_32;
-	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n), UNWIND_NO_REGS);
+	assert_int_equal(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n),
+			 UNWIND_NO_REGS);
 
 	/* a call through a null pointer: the caller is still found */
 	(void)outer(5);
@@ -301,7 +307,8 @@ static void test_cut_and_damaged(void **state)
 	regs[7] -= 8;
 	memmove(stack + 8, stack, stack_size - 8);
 	memcpy(stack, &trace[1], 8);
-	assert_true(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n) != UNWIND_NO_REGS);
+	assert_true(unwind_sample(resolver, &code, &s, &budget, frames, inlined, NULL, &n) !=
+		    UNWIND_NO_REGS);
 	assert_true(n >= 2);
 	assert_string_equal(name_of(frames[1]), "chain_middle");
 
@@ -331,7 +338,9 @@ static const struct perfattr attr; /* chains by frame pointers */
 static void test_chains(void **state)
 {
 	struct stackwalk w = {.resolver = resolver, .st = st, .budget = &budget};
-	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .attr = &attr, .misc = PERF_RECORD_MISC_USER};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE,
+			       .attr = &attr,
+			       .misc = PERF_RECORD_MISC_USER};
 	int (*volatile outer)(int) = chain_outer;
 	uint64_t chain[70] = {PERF_CONTEXT_USER};
 	uintptr_t inside = (uintptr_t)chain_outer + 1;
@@ -348,12 +357,14 @@ static void test_chains(void **state)
 	ev.sample.ip = chain[1];
 	stack_id = stackwalk_sample(&w, &code, &ev, true);
 	/* a test built without frame pointers is told that callers are missing */
-	assert_int_equal(stacktab_depth(st, stack_id), n_trace + (int)(w.missing_callers.gaps + w.missing_callers.found));
+	assert_int_equal(stacktab_depth(st, stack_id),
+			 n_trace + (int)(w.missing_callers.gaps + w.missing_callers.found));
 	assert_string_equal(name_of(stacktab_leaf(st, stack_id)), "chain_inner");
 	assert_int_equal(w.cut, 0);
 
 	/* an address at a function's front: code, but nobody called from there */
-	while (return_check_follows_call((const uint8_t *)inside - RETURN_CHECK_BEFORE, RETURN_CHECK_BEFORE))
+	while (return_check_follows_call((const uint8_t *)inside - RETURN_CHECK_BEFORE,
+					 RETURN_CHECK_BEFORE))
 		inside++;
 	chain[3] = inside;
 	w.missing_callers = (struct missing_caller_stats){0};
@@ -389,11 +400,16 @@ static void test_chains(void **state)
 	assert_int_equal(w.without, 1);
 }
 
-/* A page of the stack that was never touched has no bytes to copy: where it ran is known, its callers are not. */
+/*
+ * A page of the stack that was never touched has no bytes to copy: where it ran is known, its
+ * callers are not.
+ */
 static void test_no_bytes(void **state)
 {
 	struct stackwalk w = {.resolver = resolver, .st = st, .budget = &budget};
-	struct perfevent ev = {.kind = PERFEVENT_SAMPLE, .attr = &attr, .misc = PERF_RECORD_MISC_KERNEL};
+	struct perfevent ev = {.kind = PERFEVENT_SAMPLE,
+			       .attr = &attr,
+			       .misc = PERF_RECORD_MISC_KERNEL};
 	uint64_t chain[4] = {PERF_CONTEXT_KERNEL, 0xffffffff81000010};
 	int (*volatile outer)(int) = chain_outer;
 	uint32_t stack_id;

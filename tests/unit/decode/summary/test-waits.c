@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who held what a wait was for, where the waits that tell it are many, or in functions that say what it was. */
+/*
+ * Who held what a wait was for, where the waits that tell it are many, or in functions that say
+ * what it was.
+ */
 #include "config.h"
 
 #include <setjmp.h>
@@ -40,12 +43,14 @@ static uint32_t stack(struct fixture *x, const char *const *names)
 	uint32_t id = STACKTAB_ROOT;
 
 	for (; *names; names++)
-		id = stacktab_push(x->st, id, stacktab_frame(x->st, &(struct frame_info){.name = *names}));
+		id = stacktab_push(x->st, id,
+				   stacktab_frame(x->st, &(struct frame_info){.name = *names}));
 	return id;
 }
 
 /* Who woke it is to be said. */
-static struct summary_wait in_futex(struct fixture *x, uint32_t tid, uint64_t begin, uint64_t until, const char *const *names)
+static struct summary_wait in_futex(struct fixture *x, uint32_t tid, uint64_t begin, uint64_t until,
+				    const char *const *names)
 {
 	return (struct summary_wait){.thread = tid,
 				     .tid = tid,
@@ -59,8 +64,8 @@ static struct summary_wait in_futex(struct fixture *x, uint32_t tid, uint64_t be
 				     .woken = true};
 }
 
-static void waits_woken(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t woken_at, uint64_t until, uint32_t waker,
-			const char *const *names)
+static void waits_woken(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin,
+			uint64_t woken_at, uint64_t until, uint32_t waker, const char *const *names)
 {
 	struct summary_wait w = in_futex(x, tid, begin, until, names);
 
@@ -72,7 +77,8 @@ static void waits_woken(struct fixture *x, uint32_t tid, uint32_t futex, uint64_
 	summary_wait(x->s, &w);
 }
 
-static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t until, uint32_t waker, const char *const *names)
+static void waits(struct fixture *x, uint32_t tid, uint32_t futex, uint64_t begin, uint64_t until,
+		  uint32_t waker, const char *const *names)
 {
 	waits_woken(x, tid, futex, begin, 0, until, waker, names);
 }
@@ -106,7 +112,10 @@ static int64_t number(struct json_object *o, const char *key)
 
 static const char *const in_lock[] = {"main", "lock", NULL};
 
-/* FIRST waits from 100 on, behind `n` others: who is woken wakes the next, and the first of them was woken by who held it. */
+/*
+ * FIRST waits from 100 on, behind `n` others: who is woken wakes the next, and the first of them
+ * was woken by who held it.
+ */
 static void queue(struct fixture *x, uint32_t n)
 {
 	for (uint32_t i = n; i > 0; i--)
@@ -202,10 +211,15 @@ static void what_was_let_go_before_is_not_held(void **state)
 	end(&x);
 }
 
-/* Who is woken by a broadcast waits for the mutex, in a queue like the others. What comes before that has no holder. */
+/*
+ * Who is woken by a broadcast waits for the mutex, in a queue like the others. What comes before
+ * that has no holder.
+ */
 static void the_mutex_of_a_condition_is_held(void **state)
 {
-	static const char *const in_mutex[] = {"pop", "pthread_cond_wait", "__pthread_mutex_cond_lock", "__lll_lock_wait", NULL};
+	static const char *const in_mutex[] = {"pop", "pthread_cond_wait",
+					       "__pthread_mutex_cond_lock", "__lll_lock_wait",
+					       NULL};
 	struct json_object *held;
 	struct fixture x;
 
@@ -239,7 +253,10 @@ static void nobody_holds_what_is_posted(void **state)
 	}
 }
 
-/* Both kinds have their places, in the slow moment, too, each with three stacks, and all of it fits. */
+/*
+ * Both kinds have their places, in the slow moment, too, each with three stacks, and all of it
+ * fits.
+ */
 static void the_longest_of_both_kinds_fit(void **state)
 {
 	static char texts[64][300];
@@ -285,7 +302,8 @@ static void the_longest_of_both_kinds_fit(void **state)
 		size_t by_thread = 0, n = json_object_array_length(list);
 
 		for (size_t i = 0; i < n; i++)
-			by_thread += member(member(json_object_array_get_idx(list, i), "woken_by"), "tid") != NULL;
+			by_thread += member(member(json_object_array_get_idx(list, i), "woken_by"),
+					    "tid") != NULL;
 		assert_true(by_thread > 0);
 		assert_int_equal(by_thread * 2, n);
 	}
@@ -306,17 +324,22 @@ static void play_retries(struct fixture *x, const char *const *names, uint64_t a
 {
 	start(x);
 	for (uint64_t i = 0; i < 3; i++)
-		times_out(x, 1000000 + i * (5000000 + apart), 6000000 + i * (5000000 + apart), names);
+		times_out(x, 1000000 + i * (5000000 + apart), 6000000 + i * (5000000 + apart),
+			  names);
 	waits(x, FIRST, 0, 1000000 + 3 * (5000000 + apart), 17000000 + 3 * apart, FIRST + 1, names);
 	assert_int_equal(summary_to_json(x->s, 1, 100000000, 0, nobody, NULL, &x->json), 0);
 }
 
 static void a_lock_that_is_tried_again_is_one_wait(void **state)
 {
-	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait", NULL};
-	static const char *const in_stripped[] = {"main", "_PyEval_EvalFrameDefault", "[python3.11+0x42]", "pthread_cond_clockwait", NULL};
+	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil",
+					     "pthread_cond_timedwait", NULL};
+	static const char *const in_stripped[] = {"main", "_PyEval_EvalFrameDefault",
+						  "[python3.11+0x42]", "pthread_cond_clockwait",
+						  NULL};
 	static const char *const in_queue[] = {"main", "idle", "pthread_cond_timedwait", NULL};
-	static const char *const in_module[] = {"[python3.11+0x42]", "idle", "pthread_cond_timedwait", NULL};
+	static const char *const in_module[] = {"[python3.11+0x42]", "idle",
+						"pthread_cond_timedwait", NULL};
 	struct json_object *list, *w;
 	struct fixture x;
 
@@ -332,7 +355,10 @@ static void a_lock_that_is_tried_again_is_one_wait(void **state)
 	assert_int_equal(number(member(w, "woken_by"), "tid"), FIRST + 1);
 	end(&x);
 
-	/* the interpreter's functions have no names; but one that it has called does wait for a condition */
+	/*
+	 * the interpreter's functions have no names; but one that it has called does wait for a
+	 * condition
+	 */
 	play_retries(&x, in_stripped, 20000);
 	assert_int_equal(json_object_array_length(member(x.json, "waits")), 1);
 	end(&x);
@@ -361,17 +387,22 @@ static void a_lock_that_is_tried_again_is_one_wait(void **state)
 static void one_process(void *arg, uint32_t index, struct summary_thread *ret)
 {
 	(void)arg;
-	*ret = (struct summary_thread){.pid = index == FIRST + 9 ? 2 : 1, .tid = index, .name = "python", .switches = true};
+	*ret = (struct summary_thread){.pid = index == FIRST + 9 ? 2 : 1,
+				       .tid = index,
+				       .name = "python",
+				       .switches = true};
 }
 
-static void runs(struct fixture *x, uint32_t thread, uint64_t from, uint64_t until, const char *const *names)
+static void runs(struct fixture *x, uint32_t thread, uint64_t from, uint64_t until,
+		 const char *const *names)
 {
 	assert_int_equal(summary_sample(x->s, thread, from, stack(x, names), 1000000), 0);
 	assert_int_equal(summary_on_cpu(x->s, thread, from, until), 0);
 }
 
 /* It is not woken: it runs on. */
-static void is_preempted(struct fixture *x, uint32_t thread, uint64_t from, uint64_t until, const char *const *names)
+static void is_preempted(struct fixture *x, uint32_t thread, uint64_t from, uint64_t until,
+			 const char *const *names)
 {
 	struct summary_wait w = in_futex(x, thread, from, until, names);
 
@@ -382,12 +413,15 @@ static void is_preempted(struct fixture *x, uint32_t thread, uint64_t from, uint
 }
 
 /*
- * FIRST waits from 10 ms on for the interpreter; FIRST + 2 wakes it at 200 ms. Another one has waited so long for it that it has asked
- * twice and was not woken. `names` of FIRST + 1 was preempted most of the time; FIRST + 3 ran in `others` for `ns`.
+ * FIRST waits from 10 ms on for the interpreter; FIRST + 2 wakes it at 200 ms. Another one has
+ * waited so long for it that it has asked twice and was not woken. `names` of FIRST + 1 was
+ * preempted most of the time; FIRST + 3 ran in `others` for `ns`.
  */
-static struct json_object *play_gil(struct fixture *x, const char *const *names, const char *const *others, uint64_t ns)
+static struct json_object *play_gil(struct fixture *x, const char *const *names,
+				    const char *const *others, uint64_t ns)
 {
-	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait", NULL};
+	static const char *const in_gil[] = {"main", "_PyEval_EvalFrameDefault", "take_gil",
+					     "pthread_cond_timedwait", NULL};
 	struct json_object *list;
 
 	start(x);
@@ -397,14 +431,19 @@ static struct json_object *play_gil(struct fixture *x, const char *const *names,
 	runs(x, FIRST + 3, 30000000, 30000000 + ns, others);
 	for (uint64_t i = 0; i < 9; i++) {
 		times_out(x, 10000000 + i * 20000000, 29980000 + i * 20000000, in_gil);
-		assert_int_equal(summary_on_cpu(x->s, FIRST, 29980000 + i * 20000000, 30000000 + i * 20000000), 0);
+		assert_int_equal(summary_on_cpu(x->s, FIRST, 29980000 + i * 20000000,
+						30000000 + i * 20000000),
+				 0);
 	}
 	runs(x, FIRST + 1, 150000000, 199000000, names);
 	waits(x, FIRST, 0, 190000000, 200000000, FIRST + 2, in_gil);
-	assert_int_equal(summary_to_json(x->s, 1, 300000000, FIRST + 10, one_process, NULL, &x->json), 0);
+	assert_int_equal(summary_to_json(x->s, 1, 300000000, FIRST + 10, one_process, NULL,
+					 &x->json),
+			 0);
 	list = member(x->json, "waits");
 	for (size_t i = 0; i < json_object_array_length(list); i++)
-		if (number(json_object_array_get_idx(list, i), "tid") == FIRST && number(json_object_array_get_idx(list, i), "ns") == 190000000)
+		if (number(json_object_array_get_idx(list, i), "tid") == FIRST &&
+		    number(json_object_array_get_idx(list, i), "ns") == 190000000)
 			return json_object_array_get_idx(list, i);
 	fail_msg("no wait of 190 ms");
 	return NULL;
@@ -413,7 +452,9 @@ static struct json_object *play_gil(struct fixture *x, const char *const *names,
 /* Who ended the wait had it for a moment only; who had it all the time was preempted with it. */
 static void who_alone_ran_held_the_interpreter(void **state)
 {
-	static const char *const in_pow[] = {"main", "_PyEval_EvalFrameDefault", "gilhog", "long_pow", "k_mul", NULL};
+	static const char *const in_pow[] = {"main",   "_PyEval_EvalFrameDefault",
+					     "gilhog", "long_pow",
+					     "k_mul",  NULL};
 	static const char *const in_other[] = {"main", "_PyEval_EvalFrameDefault", "other", NULL};
 	static const char *const in_native[] = {"start_thread", "worker", NULL};
 	struct json_object *w, *held, *frames;
@@ -425,7 +466,9 @@ static void who_alone_ran_held_the_interpreter(void **state)
 	assert_int_equal(number(held, "tid"), FIRST + 1);
 	assert_int_equal(number(held, "ran_ns"), 189000000);
 	frames = member(held, "stack");
-	assert_string_equal(json_object_get_string(json_object_array_get_idx(frames, json_object_array_length(frames) - 1)), "k_mul");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(
+				    frames, json_object_array_length(frames) - 1)),
+			    "k_mul");
 	assert_int_equal(number(member(w, "woken_by"), "tid"), FIRST + 2);
 	assert_null(member(w, "holder_unknown"));
 	end(&x);
@@ -443,12 +486,20 @@ static void who_alone_ran_held_the_interpreter(void **state)
 	end(&x);
 }
 
-/* What those in Java's queue were woken through is each one's own: it tells nothing of the queue. */
+/*
+ * What those in Java's queue were woken through is each one's own: it tells nothing of the queue.
+ */
 static void who_has_queued_for_a_monitor_is_not_the_first(void **state)
 {
-	static const char *const in_monitor[] = {"run", "ObjectMonitor::enter", "ObjectMonitor::EnterI", "os::PlatformEvent::park", "pthread_cond_wait",
-						 "__futex_abstimed_wait_common", NULL};
-	static const char *const in_wait[] = {"run", "ObjectMonitor::wait", "os::PlatformEvent::park", "pthread_cond_wait", NULL};
+	static const char *const in_monitor[] = {"run",
+						 "ObjectMonitor::enter",
+						 "ObjectMonitor::EnterI",
+						 "os::PlatformEvent::park",
+						 "pthread_cond_wait",
+						 "__futex_abstimed_wait_common",
+						 NULL};
+	static const char *const in_wait[] = {"run", "ObjectMonitor::wait",
+					      "os::PlatformEvent::park", "pthread_cond_wait", NULL};
 	struct json_object *held;
 	struct fixture x;
 

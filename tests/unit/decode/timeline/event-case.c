@@ -93,10 +93,12 @@ static int word(struct ringevent *ev, const char *key, char *v)
 static int kind(const char *s, enum ringevent_kind *ret)
 {
 	static const char *const names[] = {
-		[RINGEVENT_THREAD] = "thread", [RINGEVENT_REGION_BEGIN] = "begin", [RINGEVENT_REGION_END] = "end",
-		[RINGEVENT_INSTANT] = "instant", [RINGEVENT_LOG] = "log", [RINGEVENT_COUNTER] = "counter",
-		[RINGEVENT_TASK_BEGIN] = "task", [RINGEVENT_TASK_END] = "taskend", [RINGEVENT_FLOW] = "flow",
-		[RINGEVENT_FIBER] = "fiber", [RINGEVENT_TRIGGER] = "trigger", [RINGEVENT_LOST] = "lost",
+		[RINGEVENT_THREAD] = "thread",   [RINGEVENT_REGION_BEGIN] = "begin",
+		[RINGEVENT_REGION_END] = "end",  [RINGEVENT_INSTANT] = "instant",
+		[RINGEVENT_LOG] = "log",         [RINGEVENT_COUNTER] = "counter",
+		[RINGEVENT_TASK_BEGIN] = "task", [RINGEVENT_TASK_END] = "taskend",
+		[RINGEVENT_FLOW] = "flow",       [RINGEVENT_FIBER] = "fiber",
+		[RINGEVENT_TRIGGER] = "trigger", [RINGEVENT_LOST] = "lost",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

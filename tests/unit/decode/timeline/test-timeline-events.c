@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of programs by the thousand: what is well-formed comes out as it went in, sums included; what
- * is too much of anything is refused, counted, and breaks nothing. The rules one by one are goldens
- * (test-timeline.c).
+ * Events of programs by the thousand: what is well-formed comes out as it went in, sums included;
+ * what is too much of anything is refused, counted, and breaks nothing. The rules one by one are
+ * goldens (test-timeline.c).
  */
 #include "config.h"
 
@@ -96,7 +96,8 @@ static struct json_object *by_name(struct json_object *summary, const char *name
 	for (size_t i = 0; i < json_object_array_length(list); i++) {
 		struct json_object *o = json_object_array_get_idx(list, i), *v;
 
-		if (json_object_object_get_ex(o, "name", &v) && strcmp(json_object_get_string(v), name) == 0)
+		if (json_object_object_get_ex(o, "name", &v) &&
+		    strcmp(json_object_get_string(v), name) == 0)
 			return o;
 	}
 	return NULL;
@@ -155,11 +156,16 @@ static void region(struct fixture *x, struct model *m, uint64_t *seed, uint32_t 
 	assert_int_equal(timeline_event(x->tl, &ev), 0);
 }
 
-static void switch_fiber(struct fixture *x, struct model *m, uint64_t *seed, uint32_t thread, uint64_t ts)
+static void switch_fiber(struct fixture *x, struct model *m, uint64_t *seed, uint32_t thread,
+			 uint64_t ts)
 {
 	uint64_t fiber = draw(seed, N_FIBERS + 1);
-	const struct ringevent ev = {
-		.kind = RINGEVENT_FIBER, .ts = ts, .pid = 7, .tid = 100 + thread, .id = fiber, .name = "co"};
+	const struct ringevent ev = {.kind = RINGEVENT_FIBER,
+				     .ts = ts,
+				     .pid = 7,
+				     .tid = 100 + thread,
+				     .id = fiber,
+				     .name = "co"};
 
 	if (fiber == m->runs[thread] || (fiber && m->runs_on[fiber - 1]))
 		return;
@@ -184,7 +190,8 @@ static void well_formed_streams_come_out_as_they_went_in(void **state)
 		start(&x, &(struct timeline_options){.switches = false});
 		for (uint32_t i = 0; i < 20000; i++) {
 			/* of some seeds, one stack gets deep */
-			uint32_t thread = seed % 3 == 0 && draw(&s, 3) ? 0 : (uint32_t)draw(&s, N_THREADS);
+			uint32_t thread =
+				seed % 3 == 0 && draw(&s, 3) ? 0 : (uint32_t)draw(&s, N_THREADS);
 
 			ts += 1 + draw(&s, 100);
 			if (seed % 4 && draw(&s, 20) == 0)
@@ -217,7 +224,10 @@ static void well_formed_streams_come_out_as_they_went_in(void **state)
 
 static void a_stack_without_end_is_folded(void **state)
 {
-	struct ringevent ev = {.kind = RINGEVENT_REGION_BEGIN, .pid = 7, .tid = 100, .name = "deep"};
+	struct ringevent ev = {.kind = RINGEVENT_REGION_BEGIN,
+			       .pid = 7,
+			       .tid = 100,
+			       .name = "deep"};
 	struct read_trace t;
 	struct fixture x;
 
@@ -244,7 +254,10 @@ static void a_stack_without_end_is_folded(void **state)
 	end(&x);
 }
 
-/* Many fibers: the first have tracks, the others lanes while they are in use; then they are refused. */
+/*
+ * Many fibers: the first have tracks, the others lanes while they are in use; then they are
+ * refused.
+ */
 static void fibers_without_end(void **state)
 {
 	struct ringevent ev = {.pid = 7, .tid = 100};
@@ -290,7 +303,10 @@ static void tasks_without_end(void **state)
 		ev.task = i;
 		assert_int_equal(timeline_event(x.tl, &ev), i <= 1024 ? 0 : TIMELINE_E_FULL);
 	}
-	/* a lane that is free is used again, the lowest first; an end whose begin was refused is none */
+	/*
+	 * a lane that is free is used again, the lowest first; an end whose begin was refused is
+	 * none
+	 */
 	ev.kind = RINGEVENT_TASK_END;
 	for (uint32_t i = 3000; i > 0; i--) {
 		ev.ts = 10000 - i;
@@ -313,11 +329,16 @@ static void tasks_without_end(void **state)
 	end(&x);
 }
 
-/* The longest names and texts that a record can name, in all its arguments: what fits is written. */
+/*
+ * The longest names and texts that a record can name, in all its arguments: what fits is written.
+ */
 static void arguments_of_any_length(void **state)
 {
 	static char keys[RINGEVENT_MAX_ARGS][4200], texts[RINGEVENT_MAX_ARGS][9000];
-	struct ringevent ev = {.pid = 7, .tid = 100, .name = texts[0], .n_args = RINGEVENT_MAX_ARGS};
+	struct ringevent ev = {.pid = 7,
+			       .tid = 100,
+			       .name = texts[0],
+			       .n_args = RINGEVENT_MAX_ARGS};
 	struct writer_stats written;
 	struct read_trace t;
 	struct fixture x;
@@ -325,16 +346,23 @@ static void arguments_of_any_length(void **state)
 	start(&x, &(struct timeline_options){.switches = false});
 	for (uint32_t round = 0; round < 4; round++) {
 		for (size_t i = 0; i < RINGEVENT_MAX_ARGS; i++) {
-			size_t key = (size_t)snprintf(keys[i], sizeof(keys[i]), "%u %zu ", round, i), text = i % 3;
+			size_t key = (size_t)snprintf(keys[i], sizeof(keys[i]), "%u %zu ", round,
+						      i),
+			       text = i % 3;
 
-			/* characters of two bytes at even and odd places, so that limits fall inside one */
+			/*
+			 * characters of two bytes at even and odd places, so that limits fall
+			 * inside one
+			 */
 			for (size_t max = round == 0 ? 20 : 4190; key + 2 < max; key += 2)
 				memcpy(keys[i] + key, "\xc3\xa4", 3);
 			memset(texts[i], 'x', text);
 			for (size_t max = round == 1 ? 20 : 8990; text + 2 < max; text += 2)
 				memcpy(texts[i] + text, "\xc3\xa4", 3);
-			ev.args[i] = (struct ringevent_arg){
-				.key = keys[i], .type = RINGEVENT_TEXT, .cut = i % 2, .value.text = texts[i]};
+			ev.args[i] = (struct ringevent_arg){.key = keys[i],
+							    .type = RINGEVENT_TEXT,
+							    .cut = i % 2,
+							    .value.text = texts[i]};
 		}
 		ev.kind = RINGEVENT_REGION_BEGIN;
 		ev.ts = 1000 + round;
@@ -370,7 +398,8 @@ static void early_begins_are_not_the_recording(void **state)
 
 	start(&x, &(struct timeline_options){.switches = false});
 	assert_int_equal(timeline_event(x.tl, &ev), 0);
-	ev = (struct ringevent){.kind = RINGEVENT_INSTANT, .ts = 5000000000000, .pid = 7, .tid = 100, .name = "x"};
+	ev = (struct ringevent){
+		.kind = RINGEVENT_INSTANT, .ts = 5000000000000, .pid = 7, .tid = 100, .name = "x"};
 	assert_int_equal(timeline_event(x.tl, &ev), 0);
 	ev.kind = RINGEVENT_REGION_END;
 	ev.name = "main";
@@ -388,7 +417,9 @@ static void early_begins_are_not_the_recording(void **state)
 	end(&x);
 }
 
-/* Many long names, deep waits in each: the summary stays within its bound, and keeps the slowest. */
+/*
+ * Many long names, deep waits in each: the summary stays within its bound, and keeps the slowest.
+ */
 static void a_summary_is_bounded(void **state)
 {
 	char name[1100], longest[1100];
@@ -400,7 +431,10 @@ static void a_summary_is_bounded(void **state)
 	size_t len = 0;
 
 	start(&x, &(struct timeline_options){.switches = true,
-					     .cause = {.region = longest, .tid = 100, .begin_ns = 1000, .end_ns = 900000}});
+					     .cause = {.region = longest,
+						       .tid = 100,
+						       .begin_ns = 1000,
+						       .end_ns = 900000}});
 	memset(name, 'n', sizeof(name));
 	memcpy(longest, name, sizeof(name));
 	longest[1099] = '\0';
@@ -409,14 +443,17 @@ static void a_summary_is_bounded(void **state)
 
 		memset(frame, 'f', sizeof(frame));
 		(void)snprintf(frame + 280, 20, "%u", i);
-		stack = stacktab_push(x.st, stack, stacktab_frame(x.st, &(struct frame_info){.name = frame}));
+		stack = stacktab_push(x.st, stack,
+				      stacktab_frame(x.st, &(struct frame_info){.name = frame}));
 	}
 	for (uint32_t i = 0; i < 300; i++) {
 		(void)snprintf(name + 1080, 20, "%u", i);
 		ev.kind = RINGEVENT_REGION_BEGIN;
 		ev.ts = ts++;
 		assert_int_equal(timeline_event(x.tl, &ev), 0);
-		assert_int_equal(timeline_switch_out(x.tl, 100, ts++, 0, OFF_CPU_SLEEPING, stack, 101, "o"), 0);
+		assert_int_equal(timeline_switch_out(x.tl, 100, ts++, 0, OFF_CPU_SLEEPING, stack,
+						     101, "o"),
+				 0);
 		ts += 1000 * (i % 100);
 		assert_int_equal(timeline_switch_in(x.tl, 100, ts++, 0, 101, "o"), 0);
 		ev.kind = RINGEVENT_REGION_END;
@@ -425,7 +462,8 @@ static void a_summary_is_bounded(void **state)
 		assert_int_equal(timeline_event(x.tl, &ev), 0);
 	}
 	finish(&x);
-	assert_true(json_object_to_json_string_length(x.summary, JSON_C_TO_STRING_PLAIN, &len) != NULL);
+	assert_true(json_object_to_json_string_length(x.summary, JSON_C_TO_STRING_PLAIN,
+						      &len) != NULL);
 	assert_uint_in_range(len, 1000, 40 * 1024);
 	assert_true(json_object_object_get_ex(x.summary, "slowest_regions", &slowest));
 	first = json_object_array_get_idx(slowest, 0);

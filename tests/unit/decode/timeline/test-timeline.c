@@ -68,8 +68,8 @@ static void compare(const char *name, const char *want, const char *got)
 	}
 	if (*want == *got)
 		return;
-	fail_msg("%s: expectation line %d differs there:\n  want ...%.*s\n  got  ...%.*s", name, line,
-		 (int)strcspn(want, "\n"), want, (int)strcspn(got, "\n"), got);
+	fail_msg("%s: expectation line %d differs there:\n  want ...%.*s\n  got  ...%.*s", name,
+		 line, (int)strcspn(want, "\n"), want, (int)strcspn(got, "\n"), got);
 }
 
 static void check_summary(const char *name, struct json_object *summary)

@@ -41,8 +41,9 @@ static uint64_t number(const char *s)
 
 static uint32_t frame(struct stacktab *st, char *s)
 {
-	struct frame_info info = {
-		.name = s, .kind = strcmp(s, "[missing]") == 0 ? FRAME_KIND_MISSING : FRAME_KIND_USER};
+	struct frame_info info = {.name = s,
+				  .kind = strcmp(s, "[missing]") == 0 ? FRAME_KIND_MISSING
+								      : FRAME_KIND_USER};
 	char *object = strchr(s, '@'), *file, *line;
 
 	if (object) {
@@ -150,12 +151,13 @@ static int option(struct player *p, char **f)
 							      CLOCK_SOURCE_UNKNOWN, &p->clocks) < 0)
 			return -ENOMEM;
 	} else if (strcmp(f[0], "bracket") == 0 && p->clocks) {
-		if (clock_map_add(p->clocks, &(struct clock_bracket){.source = number(f[1]),
-								     .monotonic = number(f[2]),
-								     .raw = number(f[1]),
-								     .realtime = number(f[2]) + 1000000,
-								     .boottime = number(f[2]) + 500,
-								     .width = number(f[3])}) < 0)
+		if (clock_map_add(p->clocks,
+				  &(struct clock_bracket){.source = number(f[1]),
+							  .monotonic = number(f[2]),
+							  .raw = number(f[1]),
+							  .realtime = number(f[2]) + 1000000,
+							  .boottime = number(f[2]) + 500,
+							  .width = number(f[3])}) < 0)
 			return -ENOMEM;
 	} else {
 		return 0;
@@ -207,9 +209,14 @@ static int call_event(struct player *p, char **f, int n, bool between)
 	if (!c || c->n == MAX_CALLS)
 		return -EINVAL;
 	if (strcmp(f[0], "return") == 0)
-		return call_end(p, c, ts, &(struct timeline_return){.ns = ts, .insns = number(f[3]), .interpolated = between});
+		return call_end(p, c, ts,
+				&(struct timeline_return){.ns = ts,
+							  .insns = number(f[3]),
+							  .interpolated = between});
 	if (strcmp(f[0], "ended") == 0)
-		return call_end(p, c, ts, &(struct timeline_return){.ns = number(f[3]), .insns = number(f[4])});
+		return call_end(p, c, ts,
+				&(struct timeline_return){.ns = number(f[3]),
+							  .insns = number(f[4])});
 	if (strcmp(f[0], "found") == 0) {
 		c->found = ts;
 		c->outer_insns = 0;
@@ -220,13 +227,15 @@ static int call_event(struct player *p, char **f, int n, bool between)
 	if (strcmp(f[0], "called") == 0)
 		return timeline_call(p->tl, c->tid, call, NULL, f[4]);
 	if (strcmp(f[0], "call") == 0)
-		return timeline_call(p->tl, c->tid, call, f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, NULL);
+		return timeline_call(p->tl, c->tid, call,
+				     f[4] && strcmp(f[4], "-") != 0 ? rest(f, 4, n) : NULL, NULL);
 	call->begin = c->found;
 	if (number(f[4]) == 0) {
 		call->callee_insns = c->outer_insns;
 		c->outer_insns = 0;
 	}
-	return timeline_call_outside(p->tl, c->tid, ts, call, (uint32_t)number(f[4]), rest(f, 5, n));
+	return timeline_call_outside(p->tl, c->tid, ts, call, (uint32_t)number(f[4]),
+				     rest(f, 5, n));
 }
 
 static int event(struct player *p, char **f, int n)
@@ -263,7 +272,8 @@ static int event(struct player *p, char **f, int n)
 		return timeline_sample(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
 				       stack(p->st, f[4]));
 	if (strcmp(f[0], "goroutine") == 0) {
-		timeline_in_goroutine(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), strcmp(f[4], "-") == 0 ? "" : f[4]);
+		timeline_in_goroutine(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]),
+				      strcmp(f[4], "-") == 0 ? "" : f[4]);
 		return 0;
 	}
 	if (strcmp(f[0], "program") == 0)
@@ -274,11 +284,14 @@ static int event(struct player *p, char **f, int n)
 					   wait_state(f[4]), stack(p->st, f[5]), other, name);
 	}
 	if (strcmp(f[0], "blocked") == 0)
-		return timeline_blocked(tl, (uint32_t)number(f[1]), number(f[2]), wait_state(f[3]), stack(p->st, f[4]));
+		return timeline_blocked(tl, (uint32_t)number(f[1]), number(f[2]), wait_state(f[3]),
+					stack(p->st, f[4]));
 	if (strcmp(f[0], "waited") == 0)
-		return timeline_waited(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), stack(p->st, f[4]));
+		return timeline_waited(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]),
+				       stack(p->st, f[4]));
 	if (strcmp(f[0], "wait-in") == 0) {
-		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2], n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD, n > 4 ? f[4] : NULL);
+		timeline_wait_in(tl, (uint32_t)number(f[1]), f[2],
+				 n > 3 ? (uint32_t)number(f[3]) : TL_NO_FD, n > 4 ? f[4] : NULL);
 		return 0;
 	}
 	if (strcmp(f[0], "wait-for") == 0) {
@@ -287,20 +300,21 @@ static int event(struct player *p, char **f, int n)
 	}
 	if (strcmp(f[0], "in") == 0) {
 		other = who(f[4], &name);
-		return timeline_switch_in(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]), other, name);
+		return timeline_switch_in(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]),
+					  other, name);
 	}
 	if (strcmp(f[0], "wake") == 0) {
 		other = who(f[4], &name);
-		return timeline_wakeup(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]), other, 0, name,
-				       strcmp(f[5], "irq") == 0, stack(p->st, f[6]));
+		return timeline_wakeup(tl, (uint32_t)number(f[1]), number(f[2]), cpu(f[3]), other,
+				       0, name, strcmp(f[5], "irq") == 0, stack(p->st, f[6]));
 	}
 	if (strcmp(f[0], "wake-in") == 0) {
 		timeline_wake_in(tl, (uint32_t)number(f[1]), f[2]);
 		return 0;
 	}
 	if (strcmp(f[0], "loss") == 0)
-		return timeline_loss(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]), rest(f, 5, n),
-				     number(f[4]));
+		return timeline_loss(tl, (uint32_t)number(f[1]), number(f[2]), number(f[3]),
+				     rest(f, 5, n), number(f[4]));
 	if (strcmp(f[0], "incomplete") == 0) {
 		timeline_incomplete(tl, number(f[1]), number(f[2]));
 		return 0;
@@ -377,7 +391,8 @@ int timeline_case_play(char *text, struct writer *w, struct timeline_stats *ret_
 		if (wrong && r == 0)
 			r = -EINVAL;
 		if (r < 0)
-			(void)snprintf(error, error_size, "line %d: %s", number_of_line, strerror(-r));
+			(void)snprintf(error, error_size, "line %d: %s", number_of_line,
+				       strerror(-r));
 		line = end;
 	}
 	if (r == 0 && !p.tl)

@@ -40,14 +40,15 @@ int main(int argc, char **argv)
 	if (r < 0)
 		return 1;
 	if (strcmp(argv[2], "random") == 0 && argc >= 5) {
-		r = timeline_random_play(strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), w, &stats,
-					 &summary);
+		r = timeline_random_play(strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
+					 w, &stats, &summary);
 	} else {
 		size_t len;
 
 		r = io_read_file_at(AT_FDCWD, argv[2], 16u << 20, &text, &len);
 		if (r == 0)
-			r = timeline_case_play(text, w, &stats, &summary, &rest, error, sizeof(error));
+			r = timeline_case_play(text, w, &stats, &summary, &rest, error,
+					       sizeof(error));
 	}
 	if (r != 0) {
 		fprintf(stderr, "%s: %s\n", argv[2], error[0] ? error : strerror(-r));

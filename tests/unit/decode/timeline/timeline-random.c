@@ -78,7 +78,8 @@ static int random_program_event(struct source *s, struct timeline *tl, uint64_t 
 		ev.kind = RINGEVENT_REGION_BEGIN;
 	for (size_t i = 0; i < ev.n_args; i++) {
 		ev.args[i] = (struct ringevent_arg){.key = names[draw(s, ARRAY_SIZE(names))],
-						    .type = (enum ringevent_type)draw(s, RINGEVENT_POINTER + 1),
+						    .type = (enum ringevent_type)
+							    draw(s, RINGEVENT_POINTER + 1),
 						    .cut = draw(s, 2),
 						    .value.u64 = draw(s, 1000)};
 		if (ev.args[i].type == RINGEVENT_TEXT)
@@ -100,8 +101,8 @@ static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 	case 1:
 		return draw(s, 8) ? 0 : timeline_thread_exit(tl, tid, ts);
 	case 2:
-		return timeline_loss(tl, draw(s, 2) ? tid : 0, ts - draw(s, 3000), ts, "samples overwritten",
-				     draw(s, 4));
+		return timeline_loss(tl, draw(s, 2) ? tid : 0, ts - draw(s, 3000), ts,
+				     "samples overwritten", draw(s, 4));
 	case 3:
 		return timeline_mark(tl, ts, "trigger");
 	case 4:
@@ -111,23 +112,27 @@ static int random_event(struct source *s, struct timeline *tl, uint64_t ts)
 	case 6:
 	case 7:
 	case 8:
-		return timeline_switch_out(tl, tid, ts, cpu, (enum off_cpu)draw(s, draw(s, 9) ? 5 : 6),
-					   draw(s, 2) ? random_stack(s) : draw(s, 2) ? TL_STACK_LATER : 0, random_who(s),
-					   draw(s, 2) ? "someone" : NULL);
+		return timeline_switch_out(tl, tid, ts, cpu,
+					   (enum off_cpu)draw(s, draw(s, 9) ? 5 : 6),
+					   draw(s, 2)   ? random_stack(s)
+					   : draw(s, 2) ? TL_STACK_LATER
+							: 0,
+					   random_who(s), draw(s, 2) ? "someone" : NULL);
 	case 9:
 	case 10:
 	case 11:
 	case 12:
 		return timeline_switch_in(tl, tid, ts, cpu, random_who(s), NULL);
 	case 24:
-		return timeline_blocked(tl, tid, ts, (enum off_cpu)draw(s, 5), draw(s, 2) ? random_stack(s) : 0);
+		return timeline_blocked(tl, tid, ts, (enum off_cpu)draw(s, 5),
+					draw(s, 2) ? random_stack(s) : 0);
 	case 25:
 		(void)timeline_waited(tl, tid, ts, draw(s, 9000), draw(s, 2) ? random_stack(s) : 0);
 		return timeline_switch_in(tl, tid, ts, cpu, random_who(s), NULL);
 	case 13:
 	case 14:
-		return timeline_wakeup(tl, tid, ts, cpu, random_who(s), 100, "waker", draw(s, 3) == 0,
-				       draw(s, 2) ? random_stack(s) : 0);
+		return timeline_wakeup(tl, tid, ts, cpu, random_who(s), 100, "waker",
+				       draw(s, 3) == 0, draw(s, 2) ? random_stack(s) : 0);
 	default:
 		return timeline_sample(tl, tid, ts, cpu, random_stack(s));
 	}
@@ -149,11 +154,11 @@ int timeline_random_play(uint64_t seed, uint64_t n_events, struct writer *w,
 		char name[32];
 
 		(void)snprintf(name, sizeof(name), "function_%u", i);
-		s.frames[i] = stacktab_frame(st, &(struct frame_info){
-							 .name = name,
-							 .object = i % 3 ? "/usr/lib/libx.so.1" : "",
-							 .file = i % 4 ? "" : "x.c",
-							 .line = i});
+		s.frames[i] = stacktab_frame(
+			st, &(struct frame_info){.name = name,
+						 .object = i % 3 ? "/usr/lib/libx.so.1" : "",
+						 .file = i % 4 ? "" : "x.c",
+						 .line = i});
 	}
 	r = timeline_new(&(struct timeline_options){.period_ns = 1000,
 						    .switches = seed % 2 == 0,
@@ -163,7 +168,8 @@ int timeline_random_play(uint64_t seed, uint64_t n_events, struct writer *w,
 						    .focus_begin_ns = 5002000,
 						    .focus_end_ns = seed % 4 == 0 ? 0 : 5009000,
 						    .cause = {.region = seed % 2 ? "serve" : NULL,
-							      .tid = 100 + (uint32_t)(seed % N_THREADS),
+							      .tid = 100 +
+								     (uint32_t)(seed % N_THREADS),
 							      .begin_ns = 5003000,
 							      .end_ns = 5010000,
 							      .over_ns = 1500}},

@@ -130,7 +130,11 @@ static bool is_utf8(struct view v)
 {
 	while (v.p < v.end) {
 		uint32_t c = *v.p++, min;
-		int more = c < 0x80 ? 0 : (c & 0xe0) == 0xc0 ? 1 : (c & 0xf0) == 0xe0 ? 2 : (c & 0xf8) == 0xf0 ? 3 : -1;
+		int more = c < 0x80             ? 0
+			   : (c & 0xe0) == 0xc0 ? 1
+			   : (c & 0xf0) == 0xe0 ? 2
+			   : (c & 0xf8) == 0xf0 ? 3
+						: -1;
 
 		if (more < 0)
 			return false;
@@ -153,7 +157,11 @@ static int read_interned(struct reader *r, struct sequence *s, struct view v)
 	int k;
 
 	while ((k = next_field(&v, &f)) == 1) {
-		int table = f.number == 2 ? 0 : f.number == 1 ? 1 : f.number == 3 ? 2 : f.number == 29 ? 3 : -1;
+		int table = f.number == 2    ? 0
+			    : f.number == 1  ? 1
+			    : f.number == 3  ? 2
+			    : f.number == 29 ? 3
+					     : -1;
 		uint64_t iid;
 		struct view text;
 
@@ -279,8 +287,9 @@ static int sort_events(struct read_track *track)
 		if (i < n && track->events[i].late)
 			continue;
 		/* those of the same time that came before them stay before them */
-		while (at < n_late && (i == n || track->events[late[at]].ts < track->events[i].ts ||
-					      (track->events[late[at]].ts == track->events[i].ts && late[at] < i)))
+		while (at < n_late &&
+		       (i == n || track->events[late[at]].ts < track->events[i].ts ||
+			(track->events[late[at]].ts == track->events[i].ts && late[at] < i)))
 			sorted[out++] = track->events[late[at++]];
 		if (i < n)
 			sorted[out++] = track->events[i];
@@ -303,7 +312,8 @@ static int check_nesting(struct reader *r, struct read_track *track)
 
 		if (!e->name[0]) {
 			if (depth == 0)
-				return wrong(r, "end without begin on %s at %llu", track->name, (unsigned long long)e->ts);
+				return wrong(r, "end without begin on %s at %llu", track->name,
+					     (unsigned long long)e->ts);
 			depth--;
 			if (e->ts - open[depth]->ts > track->longest)
 				track->longest = e->ts - open[depth]->ts;
@@ -312,13 +322,15 @@ static int check_nesting(struct reader *r, struct read_track *track)
 		if (depth == 511)
 			return wrong(r, "track %s is too deep", track->name);
 		if (e->late && depth && !open[depth - 1]->late)
-			return wrong(r, "%s on track %s is around part of a slice, at %llu", e->name, track->name,
-				     (unsigned long long)e->ts);
+			return wrong(r, "%s on track %s is around part of a slice, at %llu",
+				     e->name, track->name, (unsigned long long)e->ts);
 		open[depth++] = e;
 		if (depth > track->max_depth)
 			track->max_depth = depth;
 	}
-	return depth ? wrong(r, "%u slices of track %s never end, the inner one is %s", depth, track->name, open[depth - 1]->name) : 0;
+	return depth ? wrong(r, "%u slices of track %s never end, the inner one is %s", depth,
+			     track->name, open[depth - 1]->name)
+		     : 0;
 }
 
 static int read_event(struct reader *r, struct sequence *s, struct view v, uint64_t ts)
@@ -399,7 +411,8 @@ static int read_ftrace(struct reader *r, struct view v)
 
 			for (size_t i = 0; i < 5; i++) {
 				n = 0;
-				if (find_view(f.view, switch_columns[i], &sub) && count_packed(sub, &n) < 0)
+				if (find_view(f.view, switch_columns[i], &sub) &&
+				    count_packed(sub, &n) < 0)
 					return wrong(r, "broken column");
 				if (i == 0)
 					first = n;
@@ -409,7 +422,8 @@ static int read_ftrace(struct reader *r, struct view v)
 			r->t->switches += first;
 			for (size_t i = 0; i < 6; i++) {
 				n = 0;
-				if (find_view(f.view, waking_columns[i], &sub) && count_packed(sub, &n) < 0)
+				if (find_view(f.view, waking_columns[i], &sub) &&
+				    count_packed(sub, &n) < 0)
 					return wrong(r, "broken column");
 				if (i == 0)
 					first = n;
@@ -451,7 +465,8 @@ static int read_compressed(struct reader *r, struct view v)
 	int k = -1;
 
 	r->t->compressed++;
-	if (libdeflate_zlib_decompress(d, v.p, (size_t)(v.end - v.p), out, size, &n) == LIBDEFLATE_SUCCESS)
+	if (libdeflate_zlib_decompress(d, v.p, (size_t)(v.end - v.p), out, size, &n) ==
+	    LIBDEFLATE_SUCCESS)
 		k = read_stream(r, (struct view){out, out + n}, true);
 	else
 		(void)wrong(r, "compressed piece does not inflate");
@@ -489,7 +504,8 @@ static int read_packet(struct reader *r, struct view v)
 		return -1;
 	if (find_view(v, 11, &sub)) {
 		if (!s->begun)
-			return wrong(r, "event on sequence %llu before its begin", (unsigned long long)id);
+			return wrong(r, "event on sequence %llu before its begin",
+				     (unsigned long long)id);
 		if (find_uint(v, 58, 64) == 64)
 			ts = s->clock += ts;
 		return read_event(r, s, sub, ts);

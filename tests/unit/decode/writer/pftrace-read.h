@@ -2,9 +2,10 @@
 /*
  * Reads a Perfetto trace back, written from the format's description and not from our encoder, and
  * checks what an importer relies on: packets whole, names defined before use, tracks declared,
- * times in order on each track, slices that nest and all end, at most 512 deep. Out of that order only a slice may begin that
- * is around others: at its time nothing is open but others that are out of order, too. Slices are sorted as an importer does it, by time, and those of
- * one time as they come.
+ * times in order on each track, slices that nest and all end, at most 512 deep. Out of that order
+ * only a slice may begin that is around others: at its time nothing is open but others that are out
+ * of order, too. Slices are sorted as an importer does it, by time, and those of one time as they
+ * come.
  */
 #pragma once
 

@@ -24,7 +24,9 @@
 #include "tests/unit/decode/timeline/timeline-random.h"
 #include "tests/unit/decode/writer/pftrace-read.h"
 
-static const struct writer_meta meta = {.version = "test", .clock = "monotonic", .kernel_release = "6.1"};
+static const struct writer_meta meta = {.version = "test",
+					.clock = "monotonic",
+					.kernel_release = "6.1"};
 static const struct writer_clocks clocks = {.monotonic = 1000, .boottime = 1500};
 
 static int read_fd(int fd, struct read_trace *t)
@@ -60,7 +62,8 @@ static void numbers_and_lengths(void **state)
 	pb_int(&pb, 2, -1);
 	pb_fixed64(&pb, 3, 0x0102030405060708ull);
 	pb_string(&pb, 16, "ab");
-	assert_memory_equal(buf, "\x08\x00\x08\xac\x02\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 16);
+	assert_memory_equal(buf, "\x08\x00\x08\xac\x02\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+			    16);
 	assert_memory_equal(buf + 16, "\x19\x08\x07\x06\x05\x04\x03\x02\x01\x82\x01\x02" "ab", 14);
 	assert_int_equal(pb.p - buf, 30);
 	/* nested, with lengths of one, two and three bytes */
@@ -107,13 +110,17 @@ static void a_small_trace(void **state)
 {
 	_cleanup_close_ int fd = io_memfd("test");
 	struct writer *w = open_writer(fd, &(struct writer_options){.compress = false});
-	uint32_t process = writer_new_track(w), thread = writer_new_track(w), other = writer_new_track(w);
+	uint32_t process = writer_new_track(w), thread = writer_new_track(w),
+		 other = writer_new_track(w);
 	const struct writer_arg args[] = {
-		{.key = writer_name(w, "why"), .kind = WRITER_ARG_NAME, .value.name = writer_name(w, "so")},
+		{.key = writer_name(w, "why"),
+		 .kind = WRITER_ARG_NAME,
+		 .value.name = writer_name(w, "so")},
 		{.key = writer_name(w, "n"), .kind = WRITER_ARG_INT, .value.i64 = -5},
 		{.key = writer_name(w, "t"), .kind = WRITER_ARG_TEXT, .value.text = "once"},
 	};
-	struct writer_event ev = {.name = writer_name(w, "main"), .category = writer_name(w, "demo")};
+	struct writer_event ev = {.name = writer_name(w, "main"),
+				  .category = writer_name(w, "demo")};
 	struct writer_stats stats;
 	struct read_trace t;
 
@@ -201,11 +208,11 @@ static void scheduling_is_written_in_columns(void **state)
 
 	for (uint32_t i = 0; i < 3000; i++) {
 		writer_switch(w, i % 3, 2000 + i,
-				     &(struct writer_switch){.prev_tid = i,
-							     .prev_name = writer_name(w, "a"),
-							     .prev_state = (enum writer_state)(i % 6),
-							     .next_tid = i + 3,
-							     .next_name = writer_name(w, "b")});
+			      &(struct writer_switch){.prev_tid = i,
+						      .prev_name = writer_name(w, "a"),
+						      .prev_state = (enum writer_state)(i % 6),
+						      .next_tid = i + 3,
+						      .next_name = writer_name(w, "b")});
 		writer_waking(w, i % 3, 2000 + i,
 				     &(struct writer_waking){.tid = i,
 							     .name = writer_name(w, "a"),
@@ -298,7 +305,8 @@ static void random_streams_nest(void **state)
 	}
 }
 
-static int play_on(uint64_t seed, unsigned int threads, uint64_t max_bytes, struct writer_stats *ret)
+static int play_on(uint64_t seed, unsigned int threads, uint64_t max_bytes,
+		   struct writer_stats *ret)
 {
 	const int fd = io_memfd("test");
 	_cleanup_(workers_freep) struct workers *workers = NULL;
@@ -309,8 +317,11 @@ static int play_on(uint64_t seed, unsigned int threads, uint64_t max_bytes, stru
 
 	assert_int_equal(workers_new(threads, &workers), 0);
 	assert_int_equal(pack_new(workers, 0, &pack), 0);
-	assert_int_equal(pftrace_writer_new(
-				 fd, &(struct writer_options){.compress = true, .pack = pack, .max_output_bytes = max_bytes}, &w),
+	assert_int_equal(pftrace_writer_new(fd,
+					    &(struct writer_options){.compress = true,
+								     .pack = pack,
+								     .max_output_bytes = max_bytes},
+					    &w),
 			 0);
 	assert_int_equal(timeline_random_play(seed, 60000, w, &stats, &summary), 0);
 	assert_int_equal(stats.cut, max_bytes != 0);
@@ -352,7 +363,8 @@ static void threads_write_the_same(void **state)
 static void a_cut_trace_is_whole_and_says_so(void **state)
 {
 	for (int compress = 0; compress < 2; compress++) {
-		const struct writer_options o = {.compress = compress, .max_output_bytes = 400 * 1024};
+		const struct writer_options o = {.compress = compress,
+						 .max_output_bytes = 400 * 1024};
 		_cleanup_close_ int fd = io_memfd("test");
 		_cleanup_(writer_freep) struct writer *w = NULL;
 		struct json_object *summary = NULL, *losses, *cut;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is asked of the kernel. The reference is what `perf record -e intel_pt//u -p PID` of 6.1 and 7.2 asks for on a processor
- * with the same capabilities; where ours differs the test says why.
+ * What is asked of the kernel. The reference is what `perf record -e intel_pt//u -p PID` of 6.1 and
+ * 7.2 asks for on a processor with the same capabilities; where ours differs the test says why.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -29,15 +29,28 @@ static struct pt_pmu pmu_make(void)
 {
 	return (struct pt_pmu){
 		.type = 8,
-		.terms = {
-			[PT_TERM_PT] = {0, 1}, [PT_TERM_CYC] = {1, 1}, [PT_TERM_FUP_ON_PTW] = {5, 1}, [PT_TERM_MTC] = {9, 1},
-			[PT_TERM_TSC] = {10, 1}, [PT_TERM_NORETCOMP] = {11, 1}, [PT_TERM_PTW] = {12, 1}, [PT_TERM_BRANCH] = {13, 1},
-			[PT_TERM_MTC_PERIOD] = {14, 4}, [PT_TERM_CYC_THRESH] = {19, 4}, [PT_TERM_PSB_PERIOD] = {24, 4},
-		},
-		.caps = {
-			[PT_CAP_MTC] = 1, [PT_CAP_PSB_CYC] = 1, [PT_CAP_MTC_PERIODS] = 0x249, [PT_CAP_CYCLE_THRESHOLDS] = 0x3fff,
-			[PT_CAP_PSB_PERIODS] = 0x3f,
-		},
+		.terms =
+			{
+				[PT_TERM_PT] = {0, 1},
+				[PT_TERM_CYC] = {1, 1},
+				[PT_TERM_FUP_ON_PTW] = {5, 1},
+				[PT_TERM_MTC] = {9, 1},
+				[PT_TERM_TSC] = {10, 1},
+				[PT_TERM_NORETCOMP] = {11, 1},
+				[PT_TERM_PTW] = {12, 1},
+				[PT_TERM_BRANCH] = {13, 1},
+				[PT_TERM_MTC_PERIOD] = {14, 4},
+				[PT_TERM_CYC_THRESH] = {19, 4},
+				[PT_TERM_PSB_PERIOD] = {24, 4},
+			},
+		.caps =
+			{
+				[PT_CAP_MTC] = 1,
+				[PT_CAP_PSB_CYC] = 1,
+				[PT_CAP_MTC_PERIODS] = 0x249,
+				[PT_CAP_CYCLE_THRESHOLDS] = 0x3fff,
+				[PT_CAP_PSB_PERIODS] = 0x3f,
+			},
 	};
 }
 
@@ -62,7 +75,8 @@ static void test_presets(void **state)
 	assert_string_equal(lacks, "");
 	assert_true(config_of(&pmu, PT_TIMING_LOW, lacks) == (PT_BRANCH | TSC | PSB_PERIOD(3)));
 	assert_string_equal(lacks, "");
-	assert_true(config_of(&pmu, PT_TIMING_HIGH, lacks) == (PT_BRANCH | TSC | MTC | MTC_PERIOD(0) | CYC | PSB_PERIOD(3)));
+	assert_true(config_of(&pmu, PT_TIMING_HIGH, lacks) ==
+		    (PT_BRANCH | TSC | MTC | MTC_PERIOD(0) | CYC | PSB_PERIOD(3)));
 	assert_string_equal(lacks, "");
 }
 
@@ -82,7 +96,8 @@ static void test_fallbacks(void **state)
 
 	pmu = pmu_make();
 	pmu.caps[PT_CAP_PSB_CYC] = 0;
-	assert_true(config_of(&pmu, PT_TIMING_HIGH, lacks) == (PT_BRANCH | TSC | MTC | MTC_PERIOD(0)));
+	assert_true(config_of(&pmu, PT_TIMING_HIGH, lacks) ==
+		    (PT_BRANCH | TSC | MTC | MTC_PERIOD(0)));
 	assert_non_null(strstr(lacks, "CYC"));
 
 	/* A Broadwell: neither. */
@@ -99,7 +114,8 @@ static void test_fallbacks(void **state)
 
 	pmu = pmu_make();
 	pmu.caps[PT_CAP_PTWRITE] = 1;
-	assert_true(config_of(&pmu, PT_TIMING_LOW, lacks) == (PT_BRANCH | TSC | PSB_PERIOD(3) | 1ull << 12 | 1ull << 5));
+	assert_true(config_of(&pmu, PT_TIMING_LOW, lacks) ==
+		    (PT_BRANCH | TSC | PSB_PERIOD(3) | 1ull << 12 | 1ull << 5));
 }
 
 /* Without times nothing of the trace can be given to a thread. */
@@ -116,9 +132,10 @@ static void test_no_tsc(void **state)
 }
 
 /*
- * perf: sample_period 1, sample_type IP|TID|TIME|CPU|IDENTIFIER, disabled, inherit, exclude_kernel, exclude_hv, sample_id_all.
- * Ours besides: inherit_thread, since a process of its own is a target of its own, and the clock of all records of tracerd.
- * Not: read_format, since nobody reads the count of a trace.
+ * perf: sample_period 1, sample_type IP|TID|TIME|CPU|IDENTIFIER, disabled, inherit, exclude_kernel,
+ * exclude_hv, sample_id_all. Ours besides: inherit_thread, since a process of its own is a target
+ * of its own, and the clock of all records of tracerd. Not: read_format, since nobody reads the
+ * count of a trace.
  */
 static void test_as_perf(void **state)
 {
@@ -128,7 +145,8 @@ static void test_as_perf(void **state)
 		.size = sizeof(want),
 		.config = 0x300e601,
 		.sample_period = 1,
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER,
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+			       PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER,
 		.disabled = 1,
 		.inherit = 1,
 		.exclude_kernel = 1,
@@ -150,7 +168,9 @@ static void test_as_perf(void **state)
 /* perf without the modifier "u"; of its dummy user space alone, too. */
 static void test_kernel(void **state)
 {
-	const struct pt_attr_spec spec = {.timing = PT_TIMING_NORMAL, .inherit = true, .kernel = true};
+	const struct pt_attr_spec spec = {.timing = PT_TIMING_NORMAL,
+					  .inherit = true,
+					  .kernel = true};
 	const struct pt_attr_spec user = {.timing = PT_TIMING_NORMAL, .inherit = true};
 	const struct pt_pmu pmu = pmu_make();
 	struct perf_event_attr attr, want;
@@ -202,8 +222,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_presets), cmocka_unit_test(test_fallbacks), cmocka_unit_test(test_no_tsc),
-		cmocka_unit_test(test_as_perf), cmocka_unit_test(test_kernel), cmocka_unit_test(test_sideband), cmocka_unit_test(test_names),
+		cmocka_unit_test(test_presets), cmocka_unit_test(test_fallbacks),
+		cmocka_unit_test(test_no_tsc),  cmocka_unit_test(test_as_perf),
+		cmocka_unit_test(test_kernel),  cmocka_unit_test(test_sideband),
+		cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

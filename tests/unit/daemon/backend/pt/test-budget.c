@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a PT recording may take: it fits, it is made to fit, and each refusal with its alternative. */
+/*
+ * What a PT recording may take: it fits, it is made to fit, and each refusal with its alternative.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +36,8 @@ static void test_fits(void **state)
 	(void)state;
 	assert_int_equal(pt_budget_fit(&b, why, sizeof(why)), PT_BUDGET_FITS);
 	assert_true(b.aux_bytes == 4 * MIB);
-	assert_int_equal(pt_budget_fds(&b), 64); /* a tracing event and a dummy for each thread and CPU */
+	/* a tracing event and a dummy for each thread and CPU */
+	assert_int_equal(pt_budget_fds(&b), 64);
 	assert_string_equal(why, "");
 }
 
@@ -126,9 +129,10 @@ static void test_side_ring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fits),   cmocka_unit_test(test_shrinks), cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_memory), cmocka_unit_test(test_locked),  cmocka_unit_test(test_growing),
-		cmocka_unit_test(test_limits), cmocka_unit_test(test_side_ring),
+		cmocka_unit_test(test_fits),        cmocka_unit_test(test_shrinks),
+		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_locked),      cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_limits),      cmocka_unit_test(test_side_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

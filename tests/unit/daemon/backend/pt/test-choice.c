@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a unit's recording takes to grow: a process that comes into it costs its own threads, not those of all. When the unit is started again,
- * those of its old processes are given back.
+ * What a unit's recording takes to grow: a process that comes into it costs its own threads, not
+ * those of all. When the unit is started again, those of its old processes are given back.
  */
 #include "daemon/backend/pt/choice.h"
 
@@ -66,13 +66,19 @@ static void test_growth(void **state)
 	struct targets targets = {0};
 	struct pt_recording rec = {.cgroup = 1};
 	size_t fds;
-	struct target unit = {.targets = &targets, .scope = TARGET_UNIT, .cgroup.ino = 1, .children = true, .backend = &backend_pt, .recording = &rec};
+	struct target unit = {.targets = &targets,
+			      .scope = TARGET_UNIT,
+			      .cgroup.ino = 1,
+			      .children = true,
+			      .backend = &backend_pt,
+			      .recording = &rec};
 	int r;
 
 	for (int k = 0; k < PT_EVENT_KINDS; k++)
 		pt_attr_sideband(&spec, 0, &attrs[k]);
 	assert_int_equal(closer_new(base, &targets.closer), 0);
-	r = pt_events_open(attrs, NULL, true, 0, targets.closer, list_self, NULL, NULL, &rec.events);
+	r = pt_events_open(attrs, NULL, true, 0, targets.closer, list_self, NULL, NULL,
+			   &rec.events);
 	TAILQ_INIT(&unit.members);
 	TAILQ_INSERT_TAIL(&unit.members, &self, link);
 	unit.n_members = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Snapshots of one recording that overlap or wait: what holds its CPUs, what each one says was not traced, and what is overwritten meanwhile.
- * Its events are those of a clock.
+ * Snapshots of one recording that overlap or wait: what holds its CPUs, what each one says was not
+ * traced, and what is overwritten meanwhile. Its events are those of a clock.
  */
 #include "daemon/backend/pt/export.h"
 
@@ -63,8 +63,11 @@ static int setup(void **state)
 		if (backends[i] == &backend_pt)
 			f->targets.machines[i] = &f->machine;
 	TAILQ_INIT(&f->targets.list);
-	f->target = (struct target){
-		.targets = &f->targets, .scope = TARGET_PROCESS, .state = TARGET_ARMED, .backend = &backend_pt, .recording = &f->rec};
+	f->target = (struct target){.targets = &f->targets,
+				    .scope = TARGET_PROCESS,
+				    .state = TARGET_ARMED,
+				    .backend = &backend_pt,
+				    .recording = &f->rec};
 	*state = f;
 	return 0;
 }
@@ -91,9 +94,15 @@ static void open_events(struct fixture *f)
 	int r;
 
 	pt_attr_sideband(&spec, 0, &attrs[PT_EVENT_SIDE]);
-	attrs[PT_EVENT_TRACE] = (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE, .size = sizeof(attrs[0]), .config = PERF_COUNT_SW_TASK_CLOCK,
-							 .sample_type = PERF_SAMPLE_IDENTIFIER, .sample_id_all = 1, .disabled = 1, .exclude_kernel = 1};
-	r = pt_events_open(attrs, NULL, false, 0, f->targets.closer, list_self, NULL, NULL, &f->rec.events);
+	attrs[PT_EVENT_TRACE] = (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE,
+							 .size = sizeof(attrs[0]),
+							 .config = PERF_COUNT_SW_TASK_CLOCK,
+							 .sample_type = PERF_SAMPLE_IDENTIFIER,
+							 .sample_id_all = 1,
+							 .disabled = 1,
+							 .exclude_kernel = 1};
+	r = pt_events_open(attrs, NULL, false, 0, f->targets.closer, list_self, NULL, NULL,
+			   &f->rec.events);
 	if (r == -EACCES || r == -EPERM || r == -ENOBUFS)
 		skip();
 	assert_int_equal(r, 0);
@@ -106,7 +115,11 @@ static void open_events(struct fixture *f)
 
 static void freeze(struct fixture *f, struct frozen *ret)
 {
-	*ret = (struct frozen){.backend = &backend_pt, .targets = &f->targets, .target_id = 1, .scope = TARGET_HOST, .raw_ns = clock_raw_ns()};
+	*ret = (struct frozen){.backend = &backend_pt,
+			       .targets = &f->targets,
+			       .target_id = 1,
+			       .scope = TARGET_HOST,
+			       .raw_ns = clock_raw_ns()};
 	assert_int_equal(pt_export_freeze(&f->target, ret), 0);
 }
 
@@ -128,7 +141,8 @@ static size_t stopped(const struct fixture *f)
 /* How many gaps a snapshot has that are of this time at least. */
 static size_t gaps_of(const struct frozen *frozen, uint64_t from_ns, uint64_t to_ns)
 {
-	struct json_object *events = json_object_new_object(), *losses = json_object_new_object(), *gaps = json_object_new_array();
+	struct json_object *events = json_object_new_object(), *losses = json_object_new_object(),
+			   *gaps = json_object_new_array();
 	size_t n = 0;
 
 	pt_export_meta(frozen, events, losses, gaps);
@@ -136,7 +150,8 @@ static size_t gaps_of(const struct frozen *frozen, uint64_t from_ns, uint64_t to
 		struct json_object *gap = json_object_array_get_idx(gaps, i);
 		uint64_t from, to;
 
-		assert_true(json_get_uint(gap, "from_ns", &from) && json_get_uint(gap, "to_ns", &to));
+		assert_true(json_get_uint(gap, "from_ns", &from) &&
+			    json_get_uint(gap, "to_ns", &to));
 		n += from <= from_ns && to >= to_ns;
 	}
 	json_object_put(events);
@@ -251,12 +266,14 @@ static void write_switches(const struct ring *ring, size_t n)
 	struct {
 		struct perf_event_header header;
 		struct perfabi_sample_id id;
-	} record = {.header = {.type = PERF_RECORD_SWITCH, .size = sizeof(record)}, .id = {.time = 1}};
+	} record = {.header = {.type = PERF_RECORD_SWITCH, .size = sizeof(record)},
+		    .id = {.time = 1}};
 
 	for (size_t i = 0; i < n; i++) {
 		page->data_head -= sizeof(record);
 		for (size_t at = 0; at < sizeof(record); at++)
-			((uint8_t *)(uintptr_t)ring->data)[(page->data_head + at) % ring->size] = ((const uint8_t *)&record)[at];
+			((uint8_t *)(uintptr_t)ring->data)[(page->data_head + at) % ring->size] =
+				((const uint8_t *)&record)[at];
 	}
 }
 
@@ -288,7 +305,9 @@ static void test_switches(void **state)
 	memcpy(own, rings, cpus * sizeof(*own));
 	memset(rings, 0, cpus * sizeof(*own));
 	size = own[0].size;
-	rings[0] = (struct ring){.base = calloc(1, sizeof(struct perf_event_mmap_page)), .data = calloc(1, size), .size = size};
+	rings[0] = (struct ring){.base = calloc(1, sizeof(struct perf_event_mmap_page)),
+				 .data = calloc(1, size),
+				 .size = size};
 	assert_true(rings[0].base && rings[0].data);
 	write_switches(&rings[0], 3);
 	freeze(f, &a);

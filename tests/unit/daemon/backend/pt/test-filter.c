@@ -40,9 +40,19 @@ static int teardown(void **state)
 
 static void test_parse(void **state)
 {
-	static const char *const bad[] = {"", "1:2:3:4:5", "1:2:3:4:5:", "1:2:3:4:0:f", "1:2:0:4:5:f", ":2:3:4:5:f", "-1:2:3:4:5:f",
-		"1:2:3:4: 5:f", "4294967296:2:3:4:5:f", "1:2:18446744073709551616:4:5:f", "1:2:3:9223372036854775807:1:f",
-		"1:2:3:9223372036854775808:1:f", "0x1:2:3:4:5:f"};
+	static const char *const bad[] = {"",
+					  "1:2:3:4:5",
+					  "1:2:3:4:5:",
+					  "1:2:3:4:0:f",
+					  "1:2:0:4:5:f",
+					  ":2:3:4:5:f",
+					  "-1:2:3:4:5:f",
+					  "1:2:3:4: 5:f",
+					  "4294967296:2:3:4:5:f",
+					  "1:2:18446744073709551616:4:5:f",
+					  "1:2:3:9223372036854775807:1:f",
+					  "1:2:3:9223372036854775808:1:f",
+					  "0x1:2:3:4:5:f"};
 	char longest[PT_FILTER_NAME_MAX + 32];
 	struct pt_range range;
 
@@ -74,9 +84,12 @@ static struct proc_map own(char *path, size_t size)
 	size_t len, pos = 0;
 	int r;
 
-	assert_int_equal(io_read_file_at(AT_FDCWD, "/proc/self/maps", PROC_MAPS_BYTES_MAX, &text, &len), 0);
+	assert_int_equal(io_read_file_at(AT_FDCWD, "/proc/self/maps", PROC_MAPS_BYTES_MAX, &text,
+					 &len),
+			 0);
 	while ((r = proc_map_next(text, len, &pos, &map)) != 0)
-		if (r > 0 && map.start <= (uint64_t)(uintptr_t)own && map.end > (uint64_t)(uintptr_t)own) {
+		if (r > 0 && map.start <= (uint64_t)(uintptr_t)own &&
+		    map.end > (uint64_t)(uintptr_t)own) {
 			(void)snprintf(path, size, "%.*s", (int)map.path_len, map.path);
 			return map;
 		}
@@ -90,8 +103,8 @@ static struct pt_filter *filter_of(const struct proc_map *map, uint64_t ino_more
 	char text[256];
 	const char *texts[1] = {text};
 
-	(void)snprintf(text, sizeof(text), "%u:%u:%llu:%llu:64:own", map->maj, map->min, (unsigned long long)(map->ino + ino_more),
-		       (unsigned long long)offset);
+	(void)snprintf(text, sizeof(text), "%u:%u:%llu:%llu:64:own", map->maj, map->min,
+		       (unsigned long long)(map->ino + ino_more), (unsigned long long)offset);
 	assert_int_equal(pt_filter_new(texts, 1, closer, &f), 0);
 	return f;
 }
@@ -99,7 +112,8 @@ static struct pt_filter *filter_of(const struct proc_map *map, uint64_t ino_more
 static void test_find(void **state)
 {
 	_cleanup_close_ int dir = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	char path[4096], why[200] = "", text[PT_FILTER_KERNEL_MAX], expected[PT_FILTER_KERNEL_MAX + 4096];
+	char path[4096], why[200] = "", text[PT_FILTER_KERNEL_MAX],
+			 expected[PT_FILTER_KERNEL_MAX + 4096];
 	const struct proc_map map = own(path, sizeof(path));
 	struct pt_filter *f = filter_of(&map, 0, map.pgoff + 16);
 	struct stat mine, found;
@@ -119,13 +133,18 @@ static void test_find(void **state)
 	assert_int_equal(mine.st_ino, found.st_ino);
 	assert_int_equal(mine.st_dev, found.st_dev);
 	pt_filter_kernel_text(f, text);
-	(void)snprintf(expected, sizeof(expected), "filter 0x%llx/0x40@/proc/self/fd/%d", (unsigned long long)map.pgoff + 16, f->v[0].fd);
+	(void)snprintf(expected, sizeof(expected), "filter 0x%llx/0x40@/proc/self/fd/%d",
+		       (unsigned long long)map.pgoff + 16, f->v[0].fd);
 	assert_string_equal(text, expected);
-	/* what the kernel makes of it is the same file, whatever its path is in the target's namespace */
+	/*
+	 * what the kernel makes of it is the same file, whatever its path is in the target's
+	 * namespace
+	 */
 	assert_int_equal(stat(strchr(text, '@') + 1, &found), 0);
 	assert_int_equal(mine.st_ino, found.st_ino);
 	perf = pt_filter_perf_text(f);
-	(void)snprintf(expected, sizeof(expected), "filter 0x%llx/0x40@%s", (unsigned long long)map.pgoff + 16, path);
+	(void)snprintf(expected, sizeof(expected), "filter 0x%llx/0x40@%s",
+		       (unsigned long long)map.pgoff + 16, path);
 	assert_string_equal(perf, expected);
 	free(perf);
 	/* again is no other file */
@@ -182,7 +201,8 @@ static void test_not_mapped(void **state)
 /* The path of what is mapped has another file by now. */
 static void test_replaced(void **state)
 {
-	_cleanup_close_ int dir = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1, other = -1;
+	_cleanup_close_ int dir = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1,
+			    other = -1;
 	char path[] = "/tmp/test-filter-XXXXXX", why[200] = "";
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct proc_map map = {0};
@@ -209,8 +229,11 @@ static void test_replaced(void **state)
 		_cleanup_free_ char *text = NULL;
 		size_t len, pos = 0;
 
-		assert_int_equal(io_read_file_at(AT_FDCWD, "/proc/self/maps", PROC_MAPS_BYTES_MAX, &text, &len), 0);
-		while ((r = proc_map_next(text, len, &pos, &map)) != 0 && map.start != (uint64_t)(uintptr_t)at)
+		assert_int_equal(io_read_file_at(AT_FDCWD, "/proc/self/maps", PROC_MAPS_BYTES_MAX,
+						 &text, &len),
+				 0);
+		while ((r = proc_map_next(text, len, &pos, &map)) != 0 &&
+		       map.start != (uint64_t)(uintptr_t)at)
 			;
 	}
 	f = filter_of(&map, 0, 0);
@@ -254,17 +277,21 @@ static void make(struct made *m, const char *fs_type)
 	(void)snprintf(m->dir, sizeof(m->dir), "/tmp/test-filter-XXXXXX");
 	assert_non_null(mkdtemp(m->dir));
 	m->map = own(path, sizeof(path));
-	(void)snprintf(text, sizeof(text), "%llx-%llx r-xp %08llx %02x:%02x %llu /link\n", (unsigned long long)m->map.start,
-		       (unsigned long long)m->map.end, (unsigned long long)m->map.pgoff, m->map.maj, m->map.min,
+	(void)snprintf(text, sizeof(text), "%llx-%llx r-xp %08llx %02x:%02x %llu /link\n",
+		       (unsigned long long)m->map.start, (unsigned long long)m->map.end,
+		       (unsigned long long)m->map.pgoff, m->map.maj, m->map.min,
 		       (unsigned long long)m->map.ino);
 	put(m, "maps", text);
-	(void)snprintf(text, sizeof(text), "20 1 99:1 / /other rw - fuse other rw\n21 1 %u:%u / / rw,relatime shared:1 - %s /dev/x rw\n", m->map.maj,
-		       m->map.min, fs_type);
+	(void)snprintf(
+		text, sizeof(text),
+		"20 1 99:1 / /other rw - fuse other rw\n21 1 %u:%u / / rw,relatime shared:1 - %s /dev/x rw\n",
+		m->map.maj, m->map.min, fs_type);
 	put(m, "mountinfo", text);
 	(void)snprintf(text, sizeof(text), "%s/root", m->dir);
 	assert_int_equal(mkdir(text, 0700), 0);
 	(void)snprintf(text, sizeof(text), "%s/root/link", m->dir);
-	assert_int_equal(symlink(path, text), 0); /* absolute: outside of the root it is this program */
+	/* absolute: outside of the root it is this program */
+	assert_int_equal(symlink(path, text), 0);
 	m->fd = open(m->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	assert_true(m->fd >= 0);
 }
@@ -317,7 +344,10 @@ static void test_served(void **state)
 	}
 }
 
-/* What keeps it for last may be a file that takes the kernel seconds to free: the loop does not wait for that. */
+/*
+ * What keeps it for last may be a file that takes the kernel seconds to free: the loop does not
+ * wait for that.
+ */
 static void test_closed_by_thread(void **state)
 {
 	char path[4096];

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who is paused: begun twice, ended late, more than there is room for, lost reports, threads that have ended. */
+/*
+ * Who is paused: begun twice, ended late, more than there is room for, lost reports, threads that
+ * have ended.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,9 +99,12 @@ static void test_lost(void **state)
 	p.n = 1;
 	pt_pauses_meta(&p, cpus, 2, 1000, gaps);
 	assert_int_equal(json_object_array_length(gaps), 3);
-	text = json_object_to_json_string_ext(json_object_array_get_idx(gaps, 1), JSON_C_TO_STRING_PLAIN);
-	assert_string_equal(text, "{\"kind\":\"threads may not be traced on cpu 0: paused by a trigger\",\"blind_cpu\":0,"
-				  "\"blind_unknown\":true,\"from_ns\":100,\"to_ns\":1000}");
+	text = json_object_to_json_string_ext(json_object_array_get_idx(gaps, 1),
+					      JSON_C_TO_STRING_PLAIN);
+	assert_string_equal(
+		text,
+		"{\"kind\":\"threads may not be traced on cpu 0: paused by a trigger\",\"blind_cpu\":0,"
+		"\"blind_unknown\":true,\"from_ns\":100,\"to_ns\":1000}");
 	json_object_put(gaps);
 }
 

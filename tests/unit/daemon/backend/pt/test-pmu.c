@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The PMU in a sysfs made up: a whole one, an old one, none, and files that are not what they should be. */
+/*
+ * The PMU in a sysfs made up: a whole one, an old one, none, and files that are not what they
+ * should be.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -99,7 +102,8 @@ static void test_whole(void **state)
 	(void)state;
 	assert_int_equal(pt_pmu_read(root, &pmu, why, sizeof(why)), 0);
 	assert_int_equal(pmu.type, 8);
-	assert_int_equal(pmu.caps[PT_CAP_MTC_PERIODS], 0x249); /* hexadecimal, as the kernel prints them */
+	/* hexadecimal, as the kernel prints them */
+	assert_int_equal(pmu.caps[PT_CAP_MTC_PERIODS], 0x249);
 	assert_int_equal(pmu.max_nonturbo_ratio, 36); /* decimal, as it prints that */
 	assert_int_equal(pmu.filters, 2);
 	assert_int_equal(pmu.tsc_ctc_n, 216);
@@ -162,11 +166,22 @@ static void check_bad(const char *name, const char *text, const char *good)
 
 static void test_bad(void **state)
 {
-	static const char *const types[] = {"", "x\n", "-1\n", "8 \n", "8\n\n", "4294967296\n", "99999999999999999999\n", "0x8\n"};
-	static const char *const fields[] = {"", "config1:0\n", "config:\n", "config:64\n", "config:3-2\n", "config:1-\n",
-					     "config:1-64\n", "config:1,3\n", "config:+1\n", "config: 1\n"};
+	static const char *const types[] = {
+		"",     "x\n", "-1\n", "8 \n", "8\n\n", "4294967296\n", "99999999999999999999\n",
+		"0x8\n"};
+	static const char *const fields[] = {"",
+					     "config1:0\n",
+					     "config:\n",
+					     "config:64\n",
+					     "config:3-2\n",
+					     "config:1-\n",
+					     "config:1-64\n",
+					     "config:1,3\n",
+					     "config:+1\n",
+					     "config: 1\n"};
 	static const char *const caps[] = {"g\n", "1ffffffff\n", "1 1\n"};
-	static const char *const ratios[] = {"216\n", "216:\n", ":2\n", "216/2\n", "216:2x\n", "4294967296:1\n"};
+	static const char *const ratios[] = {"216\n",   "216:\n",   ":2\n",
+					     "216/2\n", "216:2x\n", "4294967296:1\n"};
 	char *longer = malloc(1000);
 
 	(void)state;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Stopping the events of many threads, which are those of a clock here: the loop does not wait for it. */
+/*
+ * Stopping the events of many threads, which are those of a clock here: the loop does not wait for
+ * it.
+ */
 #include "daemon/backend/pt/stopper.h"
 
 #include <dirent.h>
@@ -118,8 +121,13 @@ static void open_events(struct fixture *f, size_t n_threads)
 
 	f->n_wanted = n_threads;
 	pt_attr_sideband(&spec, 0, &attrs[PT_EVENT_SIDE]);
-	attrs[PT_EVENT_TRACE] = (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE, .size = sizeof(attrs[0]), .config = PERF_COUNT_SW_TASK_CLOCK,
-							 .disabled = 1, .exclude_kernel = 1, .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED};
+	attrs[PT_EVENT_TRACE] =
+		(struct perf_event_attr){.type = PERF_TYPE_SOFTWARE,
+					 .size = sizeof(attrs[0]),
+					 .config = PERF_COUNT_SW_TASK_CLOCK,
+					 .disabled = 1,
+					 .exclude_kernel = 1,
+					 .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED};
 	r = pt_events_open(attrs, NULL, true, 0, f->closer, list, f, NULL, &f->events);
 	if (r == -EACCES || r == -EPERM || r == -ENOBUFS)
 		skip();
@@ -195,7 +203,8 @@ static void test_many(void **state)
 	(void)pthread_mutex_lock(&f->events->switching);
 	pt_events_freeze(f->events);
 	assert_non_null(stopper_stop(f->stopper, f->events, on_stopped, f));
-	assert_int_equal(pt_events_fds(f->events), THREADS * pt_events_cpus(f->events) * PT_EVENT_KINDS);
+	assert_int_equal(pt_events_fds(f->events),
+			 THREADS * pt_events_cpus(f->events) * PT_EVENT_KINDS);
 	assert_int_equal(pt_events_blind_ns(f->events), 0);
 	assert_traced(f, true);
 	(void)pthread_mutex_unlock(&f->events->switching);
@@ -231,7 +240,10 @@ static void test_given_up(void **state)
 	assert_int_equal(f->events->n_gaps, 0);
 }
 
-/* Two snapshots: the events hold still until both are done, and a CPU goes on with the copy of the last one. */
+/*
+ * Two snapshots: the events hold still until both are done, and a CPU goes on with the copy of the
+ * last one.
+ */
 static void test_two(void **state)
 {
 	struct fixture *f = *state;
@@ -287,10 +299,12 @@ static size_t count_named(const char *name)
 
 	assert_non_null(dir);
 	while ((e = readdir(dir)) != NULL) {
-		_cleanup_close_ int fd = openat(dirfd(dir), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		_cleanup_close_ int fd =
+			openat(dirfd(dir), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		char comm[PROC_COMM_MAX];
 
-		n += fd >= 0 && proc_comm_read(fd, comm, sizeof(comm)) >= 0 && strcmp(comm, name) == 0;
+		n += fd >= 0 && proc_comm_read(fd, comm, sizeof(comm)) >= 0 &&
+		     strcmp(comm, name) == 0;
 	}
 	(void)closedir(dir);
 	return n;

@@ -42,7 +42,8 @@ static void test_none(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_size), cmocka_unit_test(test_none)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_size),
+					   cmocka_unit_test(test_none)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,9 @@
 #include "daemon/backend/sample/mask.h"
 #include "tests/unit/daemon/perf/record-make.h"
 
-static enum mask_answer mask(const struct frozen *f, const struct tracerd_sched_event *ev, uint32_t pid,
-				   uint32_t tid, struct record_view *v, struct tracerd_sched_event *ret)
+static enum mask_answer mask(const struct frozen *f, const struct tracerd_sched_event *ev,
+			     uint32_t pid, uint32_t tid, struct record_view *v,
+			     struct tracerd_sched_event *ret)
 {
 	static struct record_made b;
 	enum mask_answer answer;
@@ -29,7 +30,11 @@ static void test_foreign(void **state)
 {
 	struct frozen_member members[] = {{.pid = 100, .from_ns = 500, .to_ns = UINT64_MAX},
 					  {.pid = 200, .from_ns = 0, .to_ns = 900}};
-	struct frozen f = {.scope = TARGET_PROCESS, .owner = 1000, .waits = true, .members = members, .n_members = 2};
+	struct frozen f = {.scope = TARGET_PROCESS,
+			   .owner = 1000,
+			   .waits = true,
+			   .members = members,
+			   .n_members = 2};
 	struct tracerd_sched_event ev = record_example, out;
 	struct record_view v;
 
@@ -127,8 +132,14 @@ static void test_foreign(void **state)
 static void test_left(void **state)
 {
 	struct frozen_member members[] = {{.pid = 100, .from_ns = 500, .to_ns = UINT64_MAX}};
-	struct frozen f = {.scope = TARGET_PROCESS, .owner = 1000, .waits = true, .raw_ns = UINT64_MAX, .members = members, .n_members = 1};
-	struct source source = {.from_ns = 600, .to_ns = 990, .end_ns = 1010}; /* the record is of 1000 */
+	struct frozen f = {.scope = TARGET_PROCESS,
+			   .owner = 1000,
+			   .waits = true,
+			   .raw_ns = UINT64_MAX,
+			   .members = members,
+			   .n_members = 1};
+	/* the record is of 1000 */
+	struct source source = {.from_ns = 600, .to_ns = 990, .end_ns = 1010};
 	static struct record_made b;
 	struct record_view v;
 

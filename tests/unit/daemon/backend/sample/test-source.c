@@ -15,7 +15,8 @@ static const struct source changed[] = {
 	{.from_ns = 10, .to_ns = 100, .end_ns = 105},
 };
 
-static void whole(uint64_t present_ns, uint64_t former_ns, uint64_t expected_ns, size_t expected_used)
+static void whole(uint64_t present_ns, uint64_t former_ns, uint64_t expected_ns,
+		  size_t expected_used)
 {
 	const uint64_t oldest[] = {present_ns, former_ns};
 	size_t used;
@@ -58,7 +59,8 @@ static void test_alone(void **state)
 /* What rings lose before the target comes, and after its recording has ended, is others'. */
 static void test_lost(void **state)
 {
-	const struct source armed = {.lost_at = 10, .lost_end = UINT64_MAX}, ended = {.lost_at = 10, .lost_end = 12};
+	const struct source armed = {.lost_at = 10, .lost_end = UINT64_MAX},
+			    ended = {.lost_at = 10, .lost_end = 12};
 
 	(void)state;
 	assert_int_equal(source_lost(&armed, 10), 0);
@@ -70,7 +72,9 @@ static void test_lost(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_alone), cmocka_unit_test(test_lost)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed),
+					   cmocka_unit_test(test_alone),
+					   cmocka_unit_test(test_lost)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

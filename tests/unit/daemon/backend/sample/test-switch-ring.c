@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is copied of a ring that is written meanwhile: records that are whole, the oldest first, and what is said of the others. */
+/*
+ * What is copied of a ring that is written meanwhile: records that are whole, the oldest first, and
+ * what is said of the others.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tables of unwind rules that are kept on disk: which files' are, that they come back as they were, that anything else than that
- * is refused and removed, and that the least recently used make room.
+ * Tables of unwind rules that are kept on disk: which files' are, that they come back as they were,
+ * that anything else than that is refused and removed, and that the least recently used make room.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +30,8 @@ static int dir_fd = -1;
 
 static struct unwind_key key(unsigned int n)
 {
-	return (struct unwind_key){.file = {.dev = 1, .ino = n, .size = 4096, .mtime_s = 5}, .head = {1, 2, 3}};
+	return (struct unwind_key){.file = {.dev = 1, .ino = n, .size = 4096, .mtime_s = 5},
+				   .head = {1, 2, 3}};
 }
 
 static struct unwind_cache *open_cache(uint64_t max_bytes)
@@ -124,7 +125,9 @@ static void write_over(const char *name, const void *data, size_t size)
 static void test_eligible(void **state)
 {
 	const uint8_t head[SHA256_BYTES] = {9};
-	const struct stat plain = {.st_mode = S_IFREG | 0755, .st_ino = 3, .st_ctim = {.tv_sec = 1000}};
+	const struct stat plain = {.st_mode = S_IFREG | 0755,
+				   .st_ino = 3,
+				   .st_ctim = {.tv_sec = 1000}};
 	struct stat st = plain;
 	struct unwind_key k, other;
 
@@ -264,7 +267,10 @@ static void test_damaged(void **state)
 	(void)unwind_cache_free(c);
 }
 
-/* With a checksum that is right: what a decoder would not get through does not get through here, either. */
+/*
+ * With a checksum that is right: what a decoder would not get through does not get through here,
+ * either.
+ */
 static void test_checked_like_a_new_one(void **state)
 {
 	struct {
@@ -280,7 +286,8 @@ static void test_checked_like_a_new_one(void **state)
 		{offsetof(struct table, rows[2]), UNWIND_ROW(5, 0)},
 		{offsetof(struct table, rules[0]), UNWIND_KINDS},
 	};
-	static const char *const texts[] = {"{", "[]", "{}{}", "{\"minor\":1,\"minor\":2}", "1", "\xff"};
+	static const char *const texts[] = {"{", "[]",  "{}{}", "{\"minor\":1,\"minor\":2}",
+					    "1", "\xff"};
 	struct unwind_cache *c = open_cache(1 << 20);
 	const struct unwind_key k = key(1);
 	uint64_t damaged = 0;
@@ -421,7 +428,9 @@ static void test_budget(void **state)
 	(void)unwind_cache_free(c);
 
 	/* The next daemon knows by the files' times, and may have less room. */
-	assert_int_equal(utimensat(dir_fd, name, (const struct timespec[2]){{.tv_sec = 1}, {.tv_sec = 1}}, 0), 0);
+	assert_int_equal(utimensat(dir_fd, name,
+				   (const struct timespec[2]){{.tv_sec = 1}, {.tv_sec = 1}}, 0),
+			 0);
 	c = open_cache(3 * each);
 	assert_int_equal(get(c, 1), -ENOENT);
 	assert_int_equal(count(c, "thrown_away"), 1);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tables of unwind rules that are wrong in any way are refused; where a process has mapped code, and what of that is in doubt. */
+/*
+ * Tables of unwind rules that are wrong in any way are refused; where a process has mapped code,
+ * and what of that is in doubt.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,7 +92,10 @@ static void test_bad_loads(void **state)
 	assert_int_equal(check(&t), -EBADMSG);
 }
 
-/* What passes leads to nothing outside: every row that a search can come to is a row, with a rule that is one. */
+/*
+ * What passes leads to nothing outside: every row that a search can come to is a row, with a rule
+ * that is one.
+ */
 static void test_random(void **state)
 {
 	srand(1);
@@ -109,7 +115,8 @@ static void test_random(void **state)
 		assert_int_equal(at, c.head.n_rows);
 		for (uint32_t row = 0; row < c.head.n_rows; row++) {
 			assert_true(UNWIND_ROW_RULE(c.rows[row]) < c.head.n_rules);
-			assert_true(UNWIND_KIND(&c.rules[UNWIND_ROW_RULE(c.rows[row])]) < UNWIND_KINDS);
+			assert_true(UNWIND_KIND(&c.rules[UNWIND_ROW_RULE(c.rows[row])]) <
+				    UNWIND_KINDS);
 		}
 	}
 }
@@ -138,7 +145,8 @@ static void test_list(void **state)
 	assert_int_equal(list.areas[2].ino, 3);
 	assert_int_equal(copy.n, 3);
 	assert_int_equal(copy.areas[1].end, 0x5000);
-	assert_int_equal(unwind_list_add(&list, &(struct unwind_area){.start = 5, .end = 5}), -EINVAL);
+	assert_int_equal(unwind_list_add(&list, &(struct unwind_area){.start = 5, .end = 5}),
+			 -EINVAL);
 }
 
 static void test_list_random(void **state)
@@ -148,16 +156,24 @@ static void test_list_random(void **state)
 
 	srand(2);
 	for (uint64_t turn = 1; turn < 20000; turn++) {
-		uint64_t start = (uint64_t)(rand() % 255), end = start + 1 + (uint64_t)rand() % (256 - start - 1 ? 256 - start - 1 : 1);
+		uint64_t start = (uint64_t)(rand() % 255),
+			 end = start + 1 +
+			       (uint64_t)rand() % (256 - start - 1 ? 256 - start - 1 : 1);
 		size_t k = 0;
 
-		assert_int_equal(unwind_list_add(&list, &(struct unwind_area){.start = start, .end = end, .off = start, .ino = turn}), 0);
+		assert_int_equal(unwind_list_add(&list, &(struct unwind_area){.start = start,
+									      .end = end,
+									      .off = start,
+									      .ino = turn}),
+				 0);
 		for (uint64_t i = start; i < end; i++)
 			owner[i] = turn;
 		for (uint64_t i = 0; i < 256; i++) {
 			while (k < list.n && list.areas[k].end <= i)
 				k++;
-			assert_int_equal(k < list.n && list.areas[k].start <= i ? list.areas[k].ino : 0, owner[i]);
+			assert_int_equal(k < list.n && list.areas[k].start <= i ? list.areas[k].ino
+										: 0,
+					 owner[i]);
 			if (k < list.n && list.areas[k].start <= i)
 				assert_int_equal(list.areas[k].off, list.areas[k].start);
 		}
@@ -169,7 +185,10 @@ static void test_list_full(void **state)
 	_cleanup_(unwind_list_fini) struct unwind_list list = {0};
 
 	for (uint64_t i = 0; i < UNWIND_LIST_MAX * 2; i++)
-		assert_int_equal(unwind_list_add(&list, &(struct unwind_area){.start = i * 2, .end = i * 2 + 1, .ino = 1}), 0);
+		assert_int_equal(unwind_list_add(&list, &(struct unwind_area){.start = i * 2,
+									      .end = i * 2 + 1,
+									      .ino = 1}),
+				 0);
 	assert_int_equal(list.n, UNWIND_LIST_MAX);
 	assert_true(list.full);
 }
@@ -181,7 +200,11 @@ static void test_doubts(void **state)
 	_cleanup_(unwind_doubts_fini) struct unwind_doubts d = {0}, copy = {0};
 	const uint64_t through[] = {0x10, 0x150, 0x900}, beside[] = {0x10, 0x900};
 
-	unwind_doubts_begin(&d, &(struct unwind_doubt){.pid = 5, .from_ns = 100, .to_ns = UINT64_MAX, .start = 0x100, .end = 0x200});
+	unwind_doubts_begin(&d, &(struct unwind_doubt){.pid = 5,
+						       .from_ns = 100,
+						       .to_ns = UINT64_MAX,
+						       .start = 0x100,
+						       .end = 0x200});
 	assert_true(unwind_doubts_believes(&d, 5, 99, through, 3));
 	assert_false(unwind_doubts_believes(&d, 5, 100, through, 3));
 	assert_true(unwind_doubts_believes(&d, 6, 100, through, 3));
@@ -194,7 +217,11 @@ static void test_doubts(void **state)
 	assert_true(unwind_doubts_believes(&copy, 5, 201, through, 3));
 	/* Those that had to be forgotten leave nothing that is believed wrongly. */
 	for (uint64_t i = 0; i < UNWIND_DOUBTS_MAX; i++)
-		unwind_doubts_begin(&d, &(struct unwind_doubt){.pid = 7, .from_ns = 1000 + i, .to_ns = 1000 + i, .start = 1, .end = 2});
+		unwind_doubts_begin(&d, &(struct unwind_doubt){.pid = 7,
+							       .from_ns = 1000 + i,
+							       .to_ns = 1000 + i,
+							       .start = 1,
+							       .end = 2});
 	assert_false(unwind_doubts_believes(&d, 5, 150, through, 3));
 }
 
