@@ -191,7 +191,7 @@ programs = {
                                     "i = 0\nwhile True:\n    i += 1\n    f(i % 7)\n"],
 }
 if shutil.which("go"):
-    env = dict(os.environ, GOCACHE=os.environ.get("GOCACHE") or str(tmp() / "go"), GOFLAGS="", GO111MODULE="off", CGO_ENABLED="0")
+    env = dict(os.environ, GOCACHE=go_cache(), GOFLAGS="", GO111MODULE="off", CGO_ENABLED="0")
     if subprocess.run(["go", "build", "-o", tmp() / "gone", "main.go"], cwd=tmp(), env=env, capture_output=True).returncode == 0:
         programs["Go"] = [tmp() / "gone"]
 if shutil.which("rustc"):

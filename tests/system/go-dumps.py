@@ -103,7 +103,7 @@ def live():
     work = tmp() / "live"
     work.mkdir()
     (work / "main.go").write_text(PROGRAM)
-    env = {**os.environ, "GOCACHE": os.environ.get("GOCACHE") or str(work / "cache"), "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "HOME": str(work)}
+    env = {**os.environ, "GOCACHE": go_cache(), "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "HOME": str(work)}
     trace = work / "x.trace"
     with trace.open("wb") as f:
         subprocess.run([go, "run", work / "main.go"], stdout=f, env=env, check=True, timeout=PATIENCE)

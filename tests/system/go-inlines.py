@@ -101,7 +101,7 @@ work = tmp()
 (work / "main.go").write_text(PROGRAM)
 (work / "linkname.s").write_text("")
 (work / "go.mod").write_text("module inlined\n\ngo 1.22\n")
-env = {**os.environ, "GOCACHE": os.environ.get("GOCACHE") or str(work / "cache"), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": os.environ.get("GOTOOLCHAIN", "local"),
+env = {**os.environ, "GOCACHE": go_cache(), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": os.environ.get("GOTOOLCHAIN", "local"),
        "HOME": str(work), "CGO_ENABLED": "0"}
 version = subprocess.run([GO, "env", "GOVERSION"], capture_output=True, text=True, env=env).stdout.strip()
 minor = re.match(r"go1\.(\d+)", version)

@@ -55,7 +55,7 @@ func main() {
 work = tmp()
 (work / "main.go").write_text(PROGRAM)
 (work / "go.mod").write_text("module stripped\n\ngo 1.22\n")
-env = {**os.environ, "GOCACHE": os.environ.get("GOCACHE") or str(work / "cache"), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "HOME": str(work)}
+env = {**os.environ, "GOCACHE": go_cache(), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "HOME": str(work)}
 version = subprocess.run([GO, "env", "GOVERSION"], capture_output=True, text=True, env=env).stdout.strip()
 if tuple(map(int, re.match(r"go(\d+)\.(\d+)", version).groups())) < (1, 22):
     skip(f"Go is too old: {version}")

@@ -180,7 +180,7 @@ with Tracerd() as d, d.client() as c:
     if shutil.which("go"):
         (work / "go.go").write_text(GO)
         done = subprocess.run(["go", "build", "-o", work / "go-names", work / "go.go"], capture_output=True, text=True,
-                              env={**os.environ, "GOCACHE": os.environ.get("GOCACHE") or str(work / "cache"), "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "HOME": str(work)})
+                              env={**os.environ, "GOCACHE": go_cache(), "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "HOME": str(work)})
         if done.returncode:
             note(f"go does not build here: {done.stderr}")
         else:

@@ -118,6 +118,11 @@ def tmp():
     return _tmp
 
 
+def go_cache():
+    """What Go has built: that of all tests, if there is one (scripts/test), else this test's own."""
+    return os.environ.get("GOCACHE") or str(tmp() / "go-cache")
+
+
 def wait_for(what, predicate, timeout=PATIENCE, step=0.02):
     """The predicate's first true value; the test fails when the time is over."""
     end = time.monotonic() + timeout

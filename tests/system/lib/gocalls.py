@@ -102,7 +102,7 @@ def build_switches(work):
     if not STEP.exists():
         skip("needs tracerd-step")
     c = ["switches_c.go"] if shutil.which("gcc") else []
-    env = {"GO111MODULE": "off", "GOCACHE": os.environ.get("GOCACHE") or str(work / "cache"), "GOFLAGS": "", "HOME": str(work),
+    env = {"GO111MODULE": "off", "GOCACHE": go_cache(), "GOFLAGS": "", "HOME": str(work),
            "CGO_ENABLED": "1" if c else "0"}
     p = subprocess.run(["go", "build", "-o", work / "switches", *(CALLS / f for f in ["switches.go", *c])], capture_output=True, text=True,
                        cwd=work, env={**os.environ, **env})

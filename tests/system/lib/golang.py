@@ -8,7 +8,7 @@ go = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local
 if not go:
     skip("no Go (1.25 or newer)")
 # Go of a distribution may be old, and fetches a newer one where there is a network.
-env = {**os.environ, "GOFLAGS": "-mod=mod", "GOCACHE": os.environ.get("GOCACHE") or str(tmp() / "cache"), "GOWORK": "off",
+env = {**os.environ, "GOFLAGS": "-mod=mod", "GOCACHE": go_cache(), "GOWORK": "off",
        "GOPATH": os.environ.get("GOPATH") or str(tmp() / "go")}
 
 
