@@ -226,25 +226,25 @@ int member_add(struct target *target, pid_t pid, int proc_dirfd, uint64_t from_n
 	return 0;
 }
 
+static void inherit(struct member *member, const struct member *from)
+{
+	member->root = from->root ? root_ref(from->root) : NULL;
+	member->cred = from->cred ? cred_ref(from->cred) : NULL;
+	memcpy(member->comm, from->comm, sizeof(member->comm));
+}
+
 /* What is known of one process, for another one or for another entry of the same. */
 static int member_copy(struct member *from, pid_t pid, uint64_t at_ns, struct member **ret)
 {
 	_cleanup_close_ int own = proc_dir_open(pid);
-	struct root *root = from->root ? root_ref(from->root) : NULL;
-	struct cred *cred = from->cred ? cred_ref(from->cred) : NULL;
 	struct member *member;
 	int r;
 
 	r = member_new(from->target, pid, at_ns, &member);
-	if (r < 0) {
-		(void)root_put(root);
-		(void)cred_unref(cred);
+	if (r < 0)
 		return r;
-	}
 	member->threads = 1;
-	member->root = root;
-	member->cred = cred;
-	memcpy(member->comm, from->comm, sizeof(member->comm));
+	inherit(member, from);
 	if (own >= 0) {
 		member_read(member, own);
 		joined(member);
@@ -301,10 +301,8 @@ int member_split(struct member *member, uint64_t at_ns, struct member **ret)
 	last->from_ns = at_ns;
 	last->to_ns = member->to_ns;
 	last->threads = member->threads;
-	last->root = member->root ? root_ref(member->root) : NULL;
-	last->cred = member->cred ? cred_ref(member->cred) : NULL;
 	last->proof = member->proof;
-	memcpy(last->comm, member->comm, sizeof(last->comm));
+	inherit(last, member);
 	/* The newest are the first of their number, and the last of their target. */
 	LIST_INSERT_BEFORE(member, last, by_pid);
 	TAILQ_INSERT_AFTER(&target->members, member, last, link);
